@@ -1,0 +1,260 @@
+"""What the engine says it did: one frozen dataclass a kind of event, in the past tense.
+
+Pure: standard library only. An event carries no clock and no step; the recorder stamps them. Its fields are columns of
+the log's `events` table, by name. Content is named by block hashes only: no token and no text ever enters an event.
+
+A *run* is a stretch of one chain of block hashes: `num_blocks` blocks of group `kv_group`, the first at block index
+`first_index` of its chain, the last with the hash `tail_hash`. Every other hash of the run is found by walking parents.
+Block indices count blocks of that group's block size.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of every event. `kind` is the value of the `kind` column and the name of the kind's view."""
+
+    kind: ClassVar[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStarted(Event):
+    """A request arrived at the scheduler. `num_blocks` counts its hashed blocks; `tail_hash` is the deepest of them."""
+
+    kind: ClassVar[str] = "request_started"
+    request_id: str
+    num_tokens: int
+    num_blocks: int
+    tail_hash: bytes | None
+    session_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup(Event):
+    """A request was admitted with what both tiers had of its prefix. Retries before admission count in `num_attempts`.
+
+    `cut_index` is the first block index that neither tier gave (in blocks of the hash block size) and `missing_hash`
+    what would have been needed there; both are None where the whole prompt was found, up to the last token, which is
+    always computed. `is_skipped`: the request asked not to read the prefix cache. `is_resumed`: after a preemption.
+    """
+
+    kind: ClassVar[str] = "lookup"
+    request_id: str
+    num_tokens: int
+    gpu_hit_tokens: int
+    cpu_hit_tokens: int
+    num_blocks: int
+    tail_hash: bytes | None
+    cut_index: int | None
+    missing_hash: bytes | None
+    num_attempts: int
+    is_resumed: bool
+    is_skipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksStored(Event):
+    """A copy GPU to CPU was completed and its hashes can be found from now on. `scheduled_step`: when it was ordered."""
+
+    kind: ClassVar[str] = "blocks_stored"
+    request_id: str | None
+    kv_group: int
+    first_index: int
+    num_blocks: int
+    tail_hash: bytes
+    cpu_block_ids: tuple[int, ...]
+    num_bytes: int
+    scheduled_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksRestored(Event):
+    """As `BlocksStored`, for blocks that the CPU tier had lost while their request was still running."""
+
+    kind: ClassVar[str] = "blocks_restored"
+    request_id: str | None
+    kv_group: int
+    first_index: int
+    num_blocks: int
+    tail_hash: bytes
+    cpu_block_ids: tuple[int, ...]
+    num_bytes: int
+    scheduled_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksEvicted(Event):
+    """Hashes can no longer be found in the CPU tier. `request_id` is a running request that owns them, if any;
+    `by_request_id` the one whose store took their place; `num_owned` how many of them a running request still owns;
+    `age_ns` the time since the oldest of them was stored."""
+
+    kind: ClassVar[str] = "blocks_evicted"
+    request_id: str | None
+    by_request_id: str | None
+    kv_group: int
+    first_index: int
+    num_blocks: int
+    tail_hash: bytes
+    cpu_block_ids: tuple[int, ...]
+    num_owned: int
+    age_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksLoaded(Event):
+    """A copy CPU to GPU was completed for a request's lookup hit."""
+
+    kind: ClassVar[str] = "blocks_loaded"
+    request_id: str
+    kv_group: int
+    first_index: int
+    num_blocks: int
+    tail_hash: bytes
+    cpu_block_ids: tuple[int, ...]
+    num_bytes: int
+    scheduled_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksDropped(Event):
+    """Blocks that were ready on the GPU were not copied at a request's finish. `reason`: `cpu_full`, `budget`,
+    `no_gain` (it would cost a running request a block nearer its head), `copy_failed` or `rehashed`."""
+
+    kind: ClassVar[str] = "blocks_dropped"
+    request_id: str | None
+    kv_group: int
+    first_index: int | None
+    num_blocks: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CursorMoved(Event):
+    """`num_stored_blocks` of one group of one request moved: all before `to_index` has been stored or skipped."""
+
+    kind: ClassVar[str] = "cursor_moved"
+    request_id: str
+    kv_group: int
+    from_index: int
+    to_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPreempted(Event):
+    """The scheduler took a request's GPU blocks back. Its cursors restart at 0."""
+
+    kind: ClassVar[str] = "request_preempted"
+    request_id: str
+    num_preemptions: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFinished(Event):
+    """A request ended. `status` is vLLM's (`FINISHED_STOPPED`, `FINISHED_ABORTED`, …); `num_tokens` its prompt;
+    `ttft_ns` from arrival to the first output token, None if none came; `duration_ns` from arrival to now."""
+
+    kind: ClassVar[str] = "request_finished"
+    request_id: str
+    status: str
+    num_tokens: int
+    num_output_tokens: int
+    num_blocks: int
+    tail_hash: bytes | None
+    ttft_ns: int | None
+    duration_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyApplied(Event):
+    """The engine obeys this policy from the event's step on. `is_idle`: no step was running, the next one will obey.
+    `reason`: `start`, `toggle` or `fault` (the connector turned re-store off by itself)."""
+
+    kind: ClassVar[str] = "policy_applied"
+    policy_version: int
+    enabled: bool
+    mode: str
+    max_restore_blocks_per_step: int
+    is_idle: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventsDropped(Event):
+    """The queue was full: this many events are missing from the log just before this one."""
+
+    kind: ClassVar[str] = "events_dropped"
+    num_events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault(Event):
+    """Something of ours failed and vLLM's stock behaviour was used instead. `origin`: the hook; `num_faults`: so far."""
+
+    kind: ClassVar[str] = "fault"
+    origin: str
+    message: str
+    num_faults: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReset(Event):
+    """The CPU tier was emptied. `num_blocks`: how many hashes could be found before."""
+
+    kind: ClassVar[str] = "cache_reset"
+    num_blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainExtended:
+    """Block hashes seen for the first time, head first: `hashes[i]` is the parent of `hashes[i + 1]`.
+
+    Not an event of its own: it fills the `block_hashes` table from which every run is spelled out. `first_depth` is the
+    number of hash blocks before `hashes[0]`; `parent_hash` is None at the head of a chain.
+    """
+
+    parent_hash: bytes | None
+    first_depth: int
+    hashes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTaken:
+    """What one scheduler step did and how full the tiers were after it: one row of the `steps` table.
+
+    Counts are blocks. `num_stored`, `num_restored` and `num_loaded` were ordered in this step; `num_evicted` left the CPU
+    tier in it. `num_restorable`: lost blocks of running requests that wait to be copied again. `hook_ns`: time spent in
+    the connector's `build_connector_meta`, stock work included.
+    """
+
+    num_running: int
+    num_scheduled_tokens: int
+    num_stored: int
+    num_restored: int
+    num_loaded: int
+    num_evicted: int
+    num_restorable: int
+    cpu_blocks_free: int
+    cpu_blocks_cached: int
+    cpu_blocks_in_flight: int
+    gpu_blocks_free: int
+    hook_ns: int
+
+
+EVENT_TYPES: tuple[type[Event], ...] = (
+    RequestStarted,
+    Lookup,
+    BlocksStored,
+    BlocksRestored,
+    BlocksEvicted,
+    BlocksLoaded,
+    BlocksDropped,
+    CursorMoved,
+    RequestPreempted,
+    RequestFinished,
+    PolicyApplied,
+    EventsDropped,
+    Fault,
+    CacheReset,
+)

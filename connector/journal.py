@@ -1,0 +1,320 @@
+"""Turns what the scheduler half sees into events: groups blocks into runs, tells each hash once, pairs lookups with admissions.
+
+Log ring: it knows requests only by the few attributes that it reads, and never decides anything.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from connector.events import (
+    BlocksDropped,
+    BlocksEvicted,
+    BlocksLoaded,
+    BlocksRestored,
+    BlocksStored,
+    CacheReset,
+    ChainExtended,
+    CursorMoved,
+    Event,
+    Fault,
+    Lookup,
+    RequestFinished,
+    RequestPreempted,
+    RequestStarted,
+    StepTaken,
+)
+from connector.recorder import Recorder
+
+T = TypeVar("T")
+
+STEP_SECONDS = 1.0
+GROUP_BYTES = 4
+
+
+def hash_of(key: bytes) -> bytes:
+    """The block hash in a key: vLLM appends the group's number in four bytes."""
+    return key[:-GROUP_BYTES]
+
+
+def group_of(key: bytes) -> int:
+    return int.from_bytes(key[-GROUP_BYTES:], "big")
+
+
+class RequestView(Protocol):
+    """What is read of vLLM's `Request`."""
+
+    request_id: str
+    arrival_time: float
+    num_prompt_tokens: int
+    skip_reading_prefix_cache: bool
+    session_id: str | None
+    num_preemptions: int
+
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def num_output_tokens(self) -> int: ...
+    @property
+    def block_hashes(self) -> Sequence[bytes]: ...
+
+
+@dataclass(slots=True)
+class Copy:
+    """One block on its way from the GPU to the CPU tier, and later what lies there. `parent` is the hash one block of this
+    group nearer the head; None at the head or where it is not known."""
+
+    request_id: str | None
+    key: bytes
+    group: int
+    index: int
+    parent: bytes | None
+    is_restore: bool
+    scheduled_step: int
+    cpu_block_id: int = -1
+    stored_ns: int = 0
+
+
+@dataclass(slots=True)
+class Eviction:
+    """One hash that left the CPU tier."""
+
+    copy: Copy
+    owner: str | None
+    """A running request that owns it."""
+
+
+class Journal:
+    """Writes one engine's story to its recorder. `hash_block_size` in tokens, `block_bytes` for one block of all layers."""
+
+    def __init__(self, recorder: Recorder, hash_block_size: int, block_bytes: int, memory: int) -> None:
+        self._recorder = recorder
+        self._hash_block_size = hash_block_size
+        self._block_bytes = block_bytes
+        self._memory = memory
+        self._told: dict[bytes, None] = {}
+        self._num_told: dict[str, int] = {}
+        self._drops_seen = 0
+        self._lookups: dict[str, tuple[int, int]] = {}
+        self._awaiting_first_token: dict[str, RequestView] = {}
+        self._ttft_ns: dict[str, int] = {}
+        self._last_step_ns = 0
+        self.num_faults = 0
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def request_started(self, request: RequestView) -> None:
+        self.tell_chain(request)
+        hashes = request.block_hashes
+        self._record(
+            RequestStarted(
+                request_id=request.request_id,
+                num_tokens=request.num_prompt_tokens,
+                num_blocks=len(hashes),
+                tail_hash=hashes[-1] if hashes else None,
+                session_id=request.session_id,
+            )
+        )
+
+    def lookup_tried(self, request_id: str, gpu_hit_tokens: int) -> None:
+        """Both tiers were asked. It counts once the request is admitted: until then the scheduler may ask again."""
+        attempts = self._lookups.get(request_id, (0, 0))[1]
+        self._lookups[request_id] = (gpu_hit_tokens, attempts + 1)
+
+    def request_admitted(self, request: RequestView, cpu_hit_tokens: int) -> None:
+        found = self._lookups.pop(request.request_id, None)
+        if found is None:
+            return  # a load has arrived and the request is scheduled on: no second lookup
+        gpu_hit_tokens, attempts = found
+        self.tell_chain(request)
+        hashes = request.block_hashes
+        cut = (gpu_hit_tokens + cpu_hit_tokens) // self._hash_block_size
+        # The last token is always computed, so a last block that it completes could not have been used.
+        usable = min((request.num_tokens - 1) // self._hash_block_size, len(hashes))
+        is_cut = cut < usable
+        self._record(
+            Lookup(
+                request_id=request.request_id,
+                num_tokens=request.num_tokens,
+                gpu_hit_tokens=gpu_hit_tokens,
+                cpu_hit_tokens=cpu_hit_tokens,
+                num_blocks=len(hashes),
+                tail_hash=hashes[-1] if hashes else None,
+                cut_index=cut if is_cut else None,
+                missing_hash=hashes[cut] if is_cut else None,
+                num_attempts=attempts,
+                is_resumed=request.num_preemptions > 0,
+                is_skipped=request.skip_reading_prefix_cache,
+            )
+        )
+        if request.num_output_tokens == 0:
+            self._awaiting_first_token[request.request_id] = request
+
+    def note_first_tokens(self) -> None:
+        """Look which admitted requests have produced their first token since the last call."""
+        if not self._awaiting_first_token:
+            return
+        now = time.time()
+        for request_id, request in list(self._awaiting_first_token.items()):
+            if request.num_output_tokens:
+                del self._awaiting_first_token[request_id]
+                self._ttft_ns[request_id] = _since(request.arrival_time, now)
+
+    def request_preempted(self, request: RequestView) -> None:
+        self._record(RequestPreempted(request.request_id, request.num_preemptions))
+
+    def request_finished(self, request: RequestView, status: str) -> None:
+        request_id = request.request_id
+        now = time.time()
+        self._lookups.pop(request_id, None)
+        if self._awaiting_first_token.pop(request_id, None) is not None and request.num_output_tokens:
+            self._ttft_ns[request_id] = _since(request.arrival_time, now)
+        self.tell_chain(request)
+        self._num_told.pop(request_id, None)
+        hashes = request.block_hashes
+        self._record(
+            RequestFinished(
+                request_id=request_id,
+                status=status,
+                num_tokens=request.num_prompt_tokens,
+                num_output_tokens=request.num_output_tokens,
+                num_blocks=len(hashes),
+                tail_hash=hashes[-1] if hashes else None,
+                ttft_ns=self._ttft_ns.pop(request_id, None),
+                duration_ns=_since(request.arrival_time, now),
+            )
+        )
+
+    def cursor_moved(self, request_id: str, group: int, from_index: int, to_index: int) -> None:
+        self._record(CursorMoved(request_id, group, from_index, to_index))
+
+    def tell_chain(self, request: RequestView) -> None:
+        """Tell the log which hashes the request's chain has, each with its parent, those that it was not told before."""
+        hashes = request.block_hashes
+        count = len(hashes)
+        if self._recorder.num_dropped != self._drops_seen:
+            self._drops_seen = self._recorder.num_dropped
+            self._told.clear()
+            self._num_told.clear()
+        start = self._num_told.get(request.request_id, 0)
+        if start >= count:
+            return
+        new = count
+        while new > start and hashes[new - 1] not in self._told:
+            new -= 1
+        if new < count:
+            fresh = tuple(hashes[new:])
+            if not self._recorder.record(ChainExtended(hashes[new - 1] if new else None, new, fresh)):
+                return
+            self._told.update(dict.fromkeys(fresh))
+            if len(self._told) > self._memory:
+                # Oldest half goes. A hash that comes again is told again, and the log ignores it.
+                for old in list(self._told)[: self._memory // 2]:
+                    del self._told[old]
+        self._num_told[request.request_id] = count
+
+    # --- blocks ---------------------------------------------------------------------------------------------------
+
+    def copies_done(self, copies: Iterable[Copy]) -> None:
+        """Copies to the CPU tier were completed; what they hold can be found from now on."""
+        for run in _runs(copies, _same_copy_run):
+            event_type = BlocksRestored if run[0].is_restore else BlocksStored
+            self._record(
+                event_type(
+                    request_id=run[0].request_id,
+                    kv_group=run[0].group,
+                    first_index=run[0].index,
+                    num_blocks=len(run),
+                    tail_hash=hash_of(run[-1].key),
+                    cpu_block_ids=tuple(c.cpu_block_id for c in run),
+                    num_bytes=len(run) * self._block_bytes,
+                    scheduled_step=run[0].scheduled_step,
+                )
+            )
+
+    def load_done(self, request_id: str, copies: Iterable[Copy], scheduled_step: int) -> None:
+        """A request's CPU hits were copied back to the GPU."""
+        for run in _runs(copies, _same_chain):
+            self._record(
+                BlocksLoaded(
+                    request_id=request_id,
+                    kv_group=run[0].group,
+                    first_index=run[0].index,
+                    num_blocks=len(run),
+                    tail_hash=hash_of(run[-1].key),
+                    cpu_block_ids=tuple(c.cpu_block_id for c in run),
+                    num_bytes=len(run) * self._block_bytes,
+                    scheduled_step=scheduled_step,
+                )
+            )
+
+    def evicted(self, evictions: Iterable[Eviction], by_request_id: str | None) -> None:
+        now = time.monotonic_ns()
+        for run in _runs(evictions, lambda a, b: a.owner == b.owner and _same_chain(a.copy, b.copy)):
+            copies = [e.copy for e in run]
+            oldest = min(c.stored_ns for c in copies)
+            self._record(
+                BlocksEvicted(
+                    request_id=run[0].owner,
+                    by_request_id=by_request_id,
+                    kv_group=copies[0].group,
+                    first_index=copies[0].index,
+                    num_blocks=len(run),
+                    tail_hash=hash_of(copies[-1].key),
+                    cpu_block_ids=tuple(c.cpu_block_id for c in copies),
+                    num_owned=sum(e.owner is not None for e in run),
+                    age_ns=now - oldest if oldest else None,
+                )
+            )
+
+    def dropped(self, request_id: str | None, group: int, first_index: int | None, num_blocks: int, reason: str) -> None:
+        self._record(BlocksDropped(request_id, group, first_index, num_blocks, reason))
+
+    def cache_reset(self, num_blocks: int) -> None:
+        self._record(CacheReset(num_blocks))
+
+    # --- the rest -------------------------------------------------------------------------------------------------
+
+    def fault(self, origin: str, message: str) -> None:
+        self.num_faults += 1
+        self._record(Fault(origin, message, self.num_faults))
+
+    def wants_step(self, *, is_quiet: bool) -> bool:
+        """Whether the current step gets a row: it moved a block, or no row was written for a second."""
+        return not is_quiet or time.monotonic_ns() - self._last_step_ns >= STEP_SECONDS * 1e9
+
+    def step_taken(self, taken: StepTaken) -> None:
+        self._last_step_ns = time.monotonic_ns()
+        self._recorder.end_step(taken)
+
+    def _record(self, event: Event) -> None:
+        self._recorder.record(event)
+
+
+def _since(start: float, now: float) -> int:
+    return max(0, int((now - start) * 1e9))
+
+
+def _same_chain(a: Copy, b: Copy) -> bool:
+    return a.group == b.group and b.index == a.index + 1 and b.parent is not None and b.parent == hash_of(a.key)
+
+
+def _same_copy_run(a: Copy, b: Copy) -> bool:
+    return (
+        a.request_id == b.request_id
+        and a.is_restore == b.is_restore
+        and a.scheduled_step == b.scheduled_step
+        and _same_chain(a, b)
+    )
+
+
+def _runs(items: Iterable[T], joins: Callable[[T, T], bool]) -> Iterator[list[T]]:
+    run: list[T] = []
+    for item in items:
+        if run and not joins(run[-1], item):
+            yield run
+            run = []
+        run.append(item)
+    if run:
+        yield run

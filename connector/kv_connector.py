@@ -1,0 +1,77 @@
+"""The class that vLLM loads: it puts our halves in the place of the stock ones, and delegates.
+
+Engine ring. Built twice, once in the scheduler's process and once in each worker's; `role` says which.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from vllm.config import VllmConfig
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
+from vllm.distributed.kv_transfer.kv_connector.v1.simple_cpu_offload_connector import SimpleCPUOffloadConnector
+from vllm.logger import init_logger
+from vllm.platforms import current_platform
+
+from connector import log
+from connector.engine_info import engine_info, why_not
+from connector.recorder import Recorder
+from connector.scheduler import ReStoreScheduler
+from connector.worker import HostCopyWorker
+
+if TYPE_CHECKING:
+    from vllm.v1.kv_cache_interface import KVCacheConfig
+    from vllm.v1.request import Request
+
+logger = init_logger("vllm.restore")
+
+
+class ReStoreConnector(SimpleCPUOffloadConnector):
+    """vLLM's `SimpleCPUOffloadConnector` with re-store, an event log, and a worker for KV caches in host memory.
+
+    It takes the stock connector's `kv_connector_extra_config`, and `restore_db`: the log, as a SQLite URL or a path (else
+    the environment's `VLLM_RESTORE_DB`, else the user's data folder).
+
+    Raises:
+        connector.log.LogError: the log cannot be used. That is said at start, where it can be mended.
+    """
+
+    def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
+        super().__init__(vllm_config, role, kv_cache_config)
+        self._recorder: Recorder | None = None
+        if role == KVConnectorRole.SCHEDULER:
+            self._start_scheduler_half(vllm_config, kv_cache_config)
+        elif self.worker_handler is not None and current_platform.is_cpu():
+            self.worker_handler = HostCopyWorker(self.worker_handler)
+
+    # --- scheduler half ---------------------------------------------------------------------------------------------
+
+    def _start_scheduler_half(self, vllm_config: VllmConfig, kv_cache_config: "KVCacheConfig") -> None:
+        extra = self._kv_transfer_config.kv_connector_extra_config or {}
+        url = log.resolve_url(extra.get("restore_db"))
+        log.upgrade(url)
+        reason = why_not(self.scheduler_manager)
+        self._recorder = Recorder(url, engine_info(vllm_config, kv_cache_config, self.scheduler_manager, reason))
+        if self.scheduler_manager is None or reason is not None:
+            logger.warning("Re-store does not apply here (%s): this engine does what stock vLLM does", reason)
+            return
+        self.scheduler_manager = ReStoreScheduler(self.scheduler_manager, self._recorder)
+
+    def on_new_request(self, request: "Request") -> None:
+        if isinstance(self.scheduler_manager, ReStoreScheduler):
+            self.scheduler_manager.on_new_request(request)
+
+    # --- worker half ------------------------------------------------------------------------------------------------
+
+    def get_block_ids_with_load_errors(self) -> set[int]:
+        if isinstance(self.worker_handler, HostCopyWorker):
+            return self.worker_handler.take_load_errors()
+        return super().get_block_ids_with_load_errors()
+
+    # --- both -------------------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> Any:
+        """Flush the log, end the copy thread."""
+        if self._recorder is not None:
+            self._recorder.close()
+        if isinstance(self.worker_handler, HostCopyWorker):
+            self.worker_handler.shutdown()
+        return super().shutdown()

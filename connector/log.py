@@ -1,0 +1,363 @@
+"""The log: one SQLite file in WAL mode. Open it to write, to read, to change the policy; append a batch; read on from a number.
+
+Log ring: SQLAlchemy, `tables`, `events`, `policy`. The pragmas stand here with their reasons.
+"""
+
+import fcntl
+import json
+import os
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select
+from sqlalchemy.exc import ArgumentError, DatabaseError
+from sqlalchemy.pool import NullPool, QueuePool
+
+from connector import tables
+from connector.events import EVENT_TYPES, ChainExtended, Event, StepTaken
+from connector.policy import Policy, VersionedPolicy
+
+BUSY_TIMEOUT_MS = 10_000
+CHECKPOINT_PAGES = 1_000
+MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
+SQLITE_MAGIC = b"SQLite format 3\0"
+
+Stamped = tuple[int, int, int, Event | ChainExtended | StepTaken]
+"""(step, monotonic ns, wall ns, what happened): one item of the recorder's queue."""
+
+
+class LogError(Exception):
+    """The log cannot be used. The message is one line that says what is wrong and what to do."""
+
+
+def default_path() -> Path:
+    """Where the log lies when nobody says otherwise: the user's data folder."""
+    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(data) / "vllm-restore" / "log.db"
+
+
+def resolve_url(text: str | None = None) -> URL:
+    """The log's URL from what a person wrote: a SQLite URL or a plain path; None reads `VLLM_RESTORE_DB`, else the default.
+
+    Raises:
+        LogError: not a file that SQLite could open.
+    """
+    text = text or os.environ.get("VLLM_RESTORE_DB") or str(default_path())
+    if "://" not in text:
+        text = f"sqlite:///{Path(text).expanduser()}"
+    try:
+        url = make_url(text)
+    except ArgumentError as e:
+        raise LogError(f"cannot read {text!r} as a database URL; write sqlite:///PATH or a plain path") from e
+    if url.get_backend_name() != "sqlite":
+        raise LogError(f"the log is a SQLite file, but {url.drivername!r} was asked for; write sqlite:///PATH")
+    if not url.database or url.database == ":memory:":
+        raise LogError("the log needs a file, since the engine and the app are two processes; write sqlite:///PATH")
+    return url.set(drivername="sqlite", database=str(Path(url.database).expanduser().resolve()))
+
+
+def path_of(url: URL) -> Path:
+    """The file behind a resolved URL."""
+    assert url.database is not None
+    return Path(url.database)
+
+
+# --- opening -----------------------------------------------------------------------------------------------------------
+
+
+def _connector(path: Path, read_only: bool) -> Callable[[], sqlite3.Connection]:
+    def connect() -> sqlite3.Connection:
+        mode = "ro" if read_only else "rw"
+        # isolation_level None: this module says BEGIN itself; the driver's own rules start no transaction for a SELECT.
+        conn = sqlite3.connect(
+            f"{path.as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=BUSY_TIMEOUT_MS / 1000,
+        )
+        # Checkpoints are for the one connection that holds the checkpoint lock (see `hold_checkpoint_lock`): SQLite before
+        # 3.51.3 can corrupt a WAL when two connections race one.
+        conn.execute("PRAGMA wal_autocheckpoint=0")
+        if read_only:
+            conn.execute("PRAGMA query_only=1")
+        else:
+            # A crash of the machine may lose the last commits, a crash of the process loses none; never the database.
+            conn.execute("PRAGMA synchronous=NORMAL")
+        return conn
+
+    return connect
+
+
+def _engine(url: URL, *, read_only: bool, begin: str) -> Engine:
+    engine = create_engine(
+        url,
+        creator=_connector(path_of(url), read_only),
+        poolclass=QueuePool if read_only else NullPool,
+    )
+
+    # `begin` is sent where a transaction starts, so that a reader holds one snapshot and a writer takes the lock at once
+    # instead of failing in the middle when it turns from reader to writer.
+    def on_begin(conn: Connection) -> None:
+        conn.exec_driver_sql(begin)
+
+    event.listen(engine, "begin", on_begin)
+    return engine
+
+
+def open_reader(url: URL) -> Engine:
+    """A read-only engine. Keep transactions short: a long one keeps the WAL from being folded back.
+
+    Raises:
+        LogError: as `check`.
+    """
+    check(url)
+    return _engine(url, read_only=True, begin="BEGIN")
+
+
+def open_writer(url: URL) -> Engine:
+    """An engine whose transactions take the write lock when they begin; one connection per checkout, never pooled.
+
+    Raises:
+        LogError: as `check`.
+    """
+    check(url)
+    return _engine(url, read_only=False, begin="BEGIN IMMEDIATE")
+
+
+open_policy_writer = open_writer
+
+
+def hold_checkpoint_lock(url: URL) -> int | None:
+    """Try to become the one connection of this log that checkpoints; the lock goes with the process, however it ends.
+
+    Returns:
+        The held file descriptor, or None where another process has the lock.
+    """
+    fd = os.open(f"{path_of(url)}.checkpoint", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
+# --- schema ------------------------------------------------------------------------------------------------------------
+
+
+def upgrade(url: URL) -> str:
+    """Create the log or bring its schema up to date, and return the revision. Safe to call from several processes at once.
+
+    Raises:
+        LogError: a folder that cannot be written, a file that is no SQLite database, a schema newer than this program.
+    """
+    from alembic import command
+
+    path = path_of(url)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _file_lock(Path(f"{path}.lock")):
+            _refuse_foreign_file(path)
+            new = not path.exists()
+            if new:
+                path.touch()
+            try:
+                conn = sqlite3.connect(path)
+                try:
+                    # WAL lets readers and the writer work at once. It stays set in the file.
+                    (mode,) = conn.execute("PRAGMA journal_mode=WAL").fetchone()
+                finally:
+                    conn.close()
+                if mode != "wal":
+                    raise LogError(f"{path} lies on a file system without WAL support ({mode}); put the log on a local disk")
+                # Only the newest revision needs no work; the lock and a look at the file are all that a second start costs.
+                if _revision(url) != _newest():
+                    with _engine(url, read_only=False, begin="BEGIN IMMEDIATE").begin() as connection:
+                        command.upgrade(_alembic_config(connection), "head")
+            except (DatabaseError, sqlite3.DatabaseError) as e:
+                raise LogError(f"cannot use {path} as the log: {_reason(e)}; move it away or name another with --db") from e
+    except OSError as e:
+        raise LogError(
+            f"cannot write the log {path}: {e.strerror or e}; choose another place with --db or VLLM_RESTORE_DB"
+        ) from e
+    return check(url)
+
+
+def check(url: URL) -> str:
+    """The schema revision of an existing log.
+
+    Raises:
+        LogError: it is missing, no SQLite database, or of another schema than this program's.
+    """
+    path = path_of(url)
+    if not path.exists():
+        raise LogError(f"there is no log at {path}; start the server, or make one with: vllm-restore db upgrade --db {path}")
+    try:
+        _refuse_foreign_file(path)
+        found = _revision(url)
+    except OSError as e:
+        raise LogError(f"cannot read the log {path}: {e.strerror or e}") from e
+    except (DatabaseError, sqlite3.DatabaseError) as e:
+        raise LogError(f"cannot read the log {path}: {_reason(e)}") from e
+    if found is None:
+        raise LogError(f"{path} is a SQLite database without this log's tables; run: vllm-restore db upgrade --db {path}")
+    if found != _newest():
+        raise LogError(f"{path} has the older schema {found}; run: vllm-restore db upgrade --db {path}")
+    return found
+
+
+def _alembic_config(connection: Connection | None = None) -> Any:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _known_revisions() -> list[str]:
+    """Every revision, newest first. Read off the file names: loading Alembic's scripts takes half a second."""
+    return sorted((p.stem.split("_")[0] for p in (MIGRATIONS / "versions").glob("[0-9]*.py")), reverse=True)
+
+
+def _newest() -> str:
+    return _known_revisions()[0]
+
+
+def _revision(url: URL) -> str | None:
+    path = path_of(url)
+    conn = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_MS / 1000)
+    try:
+        if not conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
+            return None
+        row = conn.execute("SELECT version_num FROM alembic_version").fetchone()
+    finally:
+        conn.close()
+    found = row[0] if row else None
+    if found is not None and found not in _known_revisions():
+        raise LogError(
+            f"{path} has schema {found}, which this version does not know: it was written by a newer vllm-restore; "
+            "update vllm-restore or name another file with --db"
+        )
+    return found
+
+
+def _refuse_foreign_file(path: Path) -> None:
+    if path.is_dir():
+        raise LogError(f"{path} is a folder; name a file in it")
+    if path.exists() and path.stat().st_size:
+        with path.open("rb") as f:
+            if f.read(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
+                raise LogError(f"{path} is not a SQLite database; nothing was changed; name another file with --db")
+
+
+def _reason(e: Exception) -> str:
+    return str(getattr(e, "orig", None) or e)
+
+
+@contextmanager
+def _file_lock(path: Path) -> Iterator[None]:
+    with path.open("w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
+# --- appending ---------------------------------------------------------------------------------------------------------
+
+
+def _json_array(ids: tuple[int, ...]) -> str:
+    return json.dumps(ids, separators=(",", ":"))
+
+
+def _insert(kind: type[Event]) -> tuple[str, Callable[[Any], tuple[Any, ...]]]:
+    columns = tables.event_columns(kind)
+    names = ", ".join((*tables.EVENT_HEADER, "kind", *columns))
+    head = ", ".join(["?"] * len(tables.EVENT_HEADER))
+    tail = ", ?" * len(columns)
+    # The kind is the same for every row of the statement, so it is text in it, not a parameter.
+    sql = f"INSERT INTO events ({names}) VALUES ({head}, '{kind.kind}'{tail})"
+    values = attrgetter(*columns) if len(columns) > 1 else lambda e: (getattr(e, columns[0]),)
+    if "cpu_block_ids" not in columns:
+        return sql, values
+    at = columns.index("cpu_block_ids")
+
+    def with_array(e: Any) -> tuple[Any, ...]:
+        row = values(e)
+        return (*row[:at], _json_array(row[at]), *row[at + 1 :])
+
+    return sql, with_array
+
+
+_INSERTS = {kind: _insert(kind) for kind in EVENT_TYPES}
+_STEP_FIELDS = tuple(c.name for c in tables.steps.c)[4:]
+_INSERT_STEP = (
+    f"INSERT OR REPLACE INTO steps (engine_id, step, monotonic_ns, wall_ns, {', '.join(_STEP_FIELDS)}) "
+    f"VALUES (?, ?, ?, ?{', ?' * len(_STEP_FIELDS)})"
+)
+_step_values = attrgetter(*_STEP_FIELDS)
+# A hash may be told twice (the engine's memory of what it told is bounded); the first telling stands.
+_INSERT_HASH = "INSERT OR IGNORE INTO block_hashes (engine_id, hash, parent_hash, depth) VALUES (?, ?, ?, ?)"
+
+
+def append(conn: Connection, engine_id: int, items: Sequence[Stamped]) -> int:
+    """Write a batch in its order, inside the caller's transaction, and return the last event's `seq`.
+
+    Rows go in through the driver's `executemany`: 2 to 3 µs each, where Core's insert objects cost twice that and hold the
+    interpreter's lock for tens of milliseconds, which the engine's own thread would feel.
+    """
+    seq = conn.exec_driver_sql("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'").scalar_one()
+    rows: defaultdict[type[Event], list[tuple[Any, ...]]] = defaultdict(list)
+    hashes: list[tuple[int, bytes, bytes | None, int]] = []
+    steps: list[tuple[Any, ...]] = []
+    for step, monotonic_ns, wall_ns, item in items:
+        if isinstance(item, ChainExtended):
+            parents = (item.parent_hash, *item.hashes)
+            hashes.extend((engine_id, h, parents[i], item.first_depth + i) for i, h in enumerate(item.hashes))
+        elif isinstance(item, StepTaken):
+            steps.append((engine_id, step, monotonic_ns, wall_ns, *_step_values(item)))
+        else:
+            seq += 1
+            kind = type(item)
+            rows[kind].append((seq, engine_id, step, monotonic_ns, wall_ns, *_INSERTS[kind][1](item)))
+    if hashes:
+        conn.exec_driver_sql(_INSERT_HASH, hashes)
+    for kind, kind_rows in rows.items():
+        conn.exec_driver_sql(_INSERTS[kind][0], kind_rows)
+    if steps:
+        conn.exec_driver_sql(_INSERT_STEP, steps)
+    return seq
+
+
+# --- the policy --------------------------------------------------------------------------------------------------------
+
+
+def read_policy(conn: Connection) -> VersionedPolicy:
+    """The newest policy; version 0 with the defaults where nobody has set one."""
+    p = tables.policies.c
+    query = select(p.version, p.enabled, p.mode, p.max_restore_blocks_per_step).order_by(p.version.desc()).limit(1)
+    row = conn.execute(query).one_or_none()
+    if row is None:
+        return VersionedPolicy(0, Policy())
+    return VersionedPolicy(row.version, Policy(row.enabled, row.mode, row.max_restore_blocks_per_step))
+
+
+def write_policy(engine: Engine, changes: dict[str, Any], author: str) -> VersionedPolicy:
+    """Change some toggles of the newest policy, as one row, and return it with its version. Concurrent changes queue up.
+
+    Raises:
+        PolicyError: an unknown key or a value out of bounds; nothing was written.
+    """
+    with engine.begin() as conn:
+        policy = read_policy(conn).policy.changed(changes)
+        values = {**policy.as_dict(), "created_wall_ns": time.time_ns(), "author": author}
+        result = conn.execute(tables.policies.insert().values(values))
+        key = result.inserted_primary_key
+        assert key is not None
+        return VersionedPolicy(key[0], policy)

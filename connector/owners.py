@@ -1,0 +1,202 @@
+"""Who owns which block, and which owned blocks the CPU tier has lost: what makes `tracked` cost O(evicted) a step.
+
+Pure: standard library only. A *key* is a block hash with its KV-cache group, as vLLM packs them. A key's place in its chain
+is the same for every request that owns it, since a hash covers its whole prefix.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+COMPACT_ABOVE = 1_024
+
+
+@dataclass(slots=True, eq=False)
+class OwnedBlock:
+    """A block that running requests own. `index` counts blocks of its group, `depth` tokens from the head of its chain."""
+
+    key: bytes
+    group: int
+    index: int
+    depth: int
+    owners: str | dict[str, int]
+    """One request id, or request ids with their admission numbers, lowest first. Most blocks have one owner: a string
+    spares a dict for each of them."""
+    lost_ticket: int = 0
+    """The newest ticket under which it waits in the heaps; 0 while the CPU tier has it, or a copy is on its way."""
+
+
+Entry = tuple[int, int, int, int, OwnedBlock]
+
+
+class OwnerIndex:
+    """Running requests, the blocks below their cursors, and those of them that were lost.
+
+    Lost blocks wait in two orders: as a scan over the requests would meet them (admission, group, index), and nearest the
+    head first (depth, admission). Entries are dropped lazily: a ticket that is not the block's newest means nothing.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: dict[bytes, OwnedBlock] = {}
+        self._keys_of: dict[str, list[bytes]] = {}
+        self._number_of: dict[str, int] = {}
+        self._next_number = 1
+        self._next_ticket = 1
+        self._num_lost = 0
+        self._scan_order: list[Entry] = []
+        self._depth_order: list[Entry] = []
+
+    def __len__(self) -> int:
+        """Distinct blocks that running requests own."""
+        return len(self._blocks)
+
+    @property
+    def num_lost(self) -> int:
+        return self._num_lost
+
+    def get(self, key: bytes) -> OwnedBlock | None:
+        return self._blocks.get(key)
+
+    # --- requests come and go -------------------------------------------------------------------------------------
+
+    def admit(self, request_id: str) -> int:
+        """Give a request its admission number; a request that has one keeps it (it was preempted and came back)."""
+        number = self._number_of.get(request_id)
+        if number is None:
+            number = self._number_of[request_id] = self._next_number
+            self._next_number += 1
+        return number
+
+    def own(self, request_id: str, group: int, index: int, depth: int, key: bytes) -> None:
+        """The request's cursor passed this block."""
+        block = self._blocks.get(key)
+        if block is None:
+            self._blocks[key] = OwnedBlock(key, group, index, depth, request_id)
+        elif isinstance(block.owners, str):
+            if block.owners == request_id:
+                return
+            block.owners = self._in_order({block.owners, request_id})
+        elif request_id in block.owners:
+            return
+        else:
+            number = self.admit(request_id)
+            is_last = number > next(reversed(block.owners.values()))
+            block.owners[request_id] = number
+            if not is_last:
+                block.owners = self._in_order(block.owners)
+        self._keys_of.setdefault(request_id, []).append(key)
+
+    def disown(self, request_id: str) -> None:
+        """The request gave its blocks back (preempted). Its admission number stays."""
+        for key in self._keys_of.pop(request_id, ()):
+            block = self._blocks[key]
+            if isinstance(block.owners, str):
+                del self._blocks[key]
+                self._clear(block)
+                continue
+            del block.owners[request_id]
+            if len(block.owners) == 1:
+                block.owners = next(iter(block.owners))
+            if block.lost_ticket:
+                self._enqueue(block)  # its place in the scan was its first owner's
+
+    def forget(self, request_id: str) -> None:
+        """The request is over."""
+        self.disown(request_id)
+        self._number_of.pop(request_id, None)
+
+    def clear(self) -> None:
+        """Nobody owns anything (the tier was reset). Admission numbers stay."""
+        self._blocks.clear()
+        self._keys_of.clear()
+        self._scan_order.clear()
+        self._depth_order.clear()
+        self._num_lost = 0
+
+    # --- blocks get lost and found --------------------------------------------------------------------------------
+
+    def lose(self, key: bytes) -> OwnedBlock | None:
+        """The CPU tier has this key no longer. Returns the block if a running request owns it: it waits from now on."""
+        block = self._blocks.get(key)
+        if block is not None and not block.lost_ticket:
+            self._num_lost += 1
+            self._enqueue(block)
+        return block
+
+    def find(self, key: bytes) -> None:
+        """The key is in the CPU tier again, or a copy of it is on its way, or nobody can copy it any more."""
+        block = self._blocks.get(key)
+        if block is not None:
+            self._clear(block)
+
+    def lost_of(self, request_id: str) -> list[OwnedBlock]:
+        """The lost blocks that one request owns, head first. Costs a look at each block that it owns."""
+        blocks = (self._blocks[key] for key in self._keys_of.get(request_id, ()))
+        return sorted((b for b in blocks if b.lost_ticket), key=lambda b: (b.group, b.index))
+
+    def lost_in_scan_order(self) -> Iterator[tuple[int, OwnedBlock]]:
+        """(admission number of the first owner, block) for each lost block, as a scan over the requests would meet them.
+
+        Blocks that get lost or found while the iterator runs are taken into account; one that is still lost after it was
+        yielded stays in the queue.
+        """
+        return self._drain(self._scan_order)
+
+    def lost_by_depth(self) -> Iterator[tuple[int, OwnedBlock]]:
+        """(admission number, block) for each lost block, nearest the head of its chain first."""
+        return self._drain(self._depth_order)
+
+    def owners_of(self, block: OwnedBlock) -> Iterator[str]:
+        """The block's owners, in the order in which they were admitted."""
+        if isinstance(block.owners, str):
+            yield block.owners
+        else:
+            yield from block.owners
+
+    def _drain(self, heap: list[Entry]) -> Iterator[tuple[int, OwnedBlock]]:
+        kept: list[Entry] = []
+        try:
+            while heap:
+                entry = heap[0]
+                block = entry[4]
+                if block.lost_ticket != entry[3]:
+                    heappop(heap)
+                    continue
+                yield self.number(block), block
+                # The consumer may have changed the heap meanwhile: look again before popping.
+                if heap and heap[0] is entry:
+                    heappop(heap)
+                    if block.lost_ticket == entry[3]:
+                        kept.append(entry)
+        finally:
+            for entry in kept:
+                heappush(heap, entry)
+
+    def number(self, block: OwnedBlock) -> int:
+        """The admission number of the block's first owner."""
+        if isinstance(block.owners, str):
+            return self.admit(block.owners)
+        return next(iter(block.owners.values()))
+
+    def _enqueue(self, block: OwnedBlock) -> None:
+        ticket = block.lost_ticket = self._next_ticket
+        self._next_ticket += 1
+        number = self.number(block)
+        # (admission, group, index) of a scan in one integer each would hide the order; the ticket breaks ties.
+        heappush(self._scan_order, (number, block.group, block.index, ticket, block))
+        heappush(self._depth_order, (block.depth, number, block.group, ticket, block))
+        if len(self._scan_order) > COMPACT_ABOVE + 2 * self._num_lost:
+            self._compact()
+
+    def _clear(self, block: OwnedBlock) -> None:
+        if block.lost_ticket:
+            block.lost_ticket = 0
+            self._num_lost -= 1
+
+    def _compact(self) -> None:
+        for heap in (self._scan_order, self._depth_order):
+            heap[:] = [entry for entry in heap if entry[4].lost_ticket == entry[3]]
+            heapify(heap)
+
+    def _in_order(self, request_ids: "set[str] | dict[str, int]") -> dict[str, int]:
+        return dict(sorted(((r, self.admit(r)) for r in request_ids), key=lambda item: item[1]))

@@ -1,0 +1,1 @@
+"""Alembic's home: `env.py` and dated versions. Imports `connector.tables` and nothing else of the project."""
