@@ -1,10 +1,12 @@
 """May this block have a place in the CPU tier, when the tier is too small for what runs?
 
-Pure: it walks vLLM's free-block queue by its four public operations. Only `tracked` asks, and only while running requests
-own more blocks than the tier can hold: then vLLM's LRU order would push out heads to bring in tails and back again, for ever.
+Pure: it walks vLLM's free-block queue by its four public operations. Only `tracked` asks, and only while running
+requests own more blocks than the tier can hold: then vLLM's LRU order would push out heads to bring in tails and back
+again, for ever.
 
-A lookup uses the contiguous prefix, so a block nearer the head of its chain is worth more. A victim must be worth less than
-the newcomer: nobody's, or deeper in its chain. Every exchange then lowers the sum of depths, so the exchanges end.
+A lookup uses the contiguous prefix, so a block nearer the head of its chain is worth more. A victim must be worth
+less than the newcomer: nobody's, or deeper in its chain. Every exchange then lowers the sum of depths, so the
+exchanges end.
 """
 
 from collections.abc import Iterable
@@ -67,7 +69,7 @@ class Admission:
 
 
 class VictimWalk:
-    """Admits the blocks of one allocation, one by one: their victims stand at the front of the queue, in that number."""
+    """Admits the blocks of one allocation, one by one: as many victims then stand at the front of the queue."""
 
     def __init__(self, admission: Admission, queue: FreeQueue, owners: OwnerIndex) -> None:
         self._admission = admission
@@ -78,9 +80,9 @@ class VictimWalk:
     def admit(self, depth: int) -> bool:
         """Find a victim for a block at `depth` tokens, and put it where vLLM's pool takes its next block from.
 
-        The victim is the least recently used block that no running request owns, among those that are looked at; else the
-        deepest of them if it lies deeper than `depth`. Where there is none, the blocks that were looked at move to the
-        back of the queue: running requests use them, as a hit would have shown.
+        The victim is the least recently used block that no running request owns, among those that are looked at; else
+        the deepest of them if it lies deeper than `depth`. Where there is none, the blocks that were looked at move
+        to the back of the queue: running requests use them, as a hit would have shown.
         """
         if not self._admission.may_look(depth):
             return False

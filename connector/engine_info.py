@@ -38,7 +38,9 @@ def engine_info(
     transfer = vllm_config.kv_transfer_config
     assert transfer is not None
     _, hash_block_size = resolve_kv_cache_block_sizes(kv_cache_config, vllm_config)
-    sizes = manager.group_block_sizes if manager is not None else [hash_block_size] * len(kv_cache_config.kv_cache_groups)
+    sizes = (
+        manager.group_block_sizes if manager is not None else [hash_block_size] * len(kv_cache_config.kv_cache_groups)
+    )
     cacheable = manager.prefix_cacheable_group_ids if manager is not None else ()
     return EngineInfo(
         engine_uid=transfer.engine_id or "",

@@ -56,7 +56,8 @@ class Lookup(Event):
 
 @dataclass(frozen=True, slots=True)
 class BlocksStored(Event):
-    """A copy GPU to CPU was completed and its hashes can be found from now on. `scheduled_step`: when it was ordered."""
+    """A copy GPU to CPU was completed and its hashes can be found from now on. `scheduled_step`: when it was
+    ordered."""
 
     kind: ClassVar[str] = "blocks_stored"
     request_id: str | None
@@ -190,7 +191,8 @@ class EventsDropped(Event):
 
 @dataclass(frozen=True, slots=True)
 class Fault(Event):
-    """Something of ours failed and vLLM's stock behaviour was used instead. `origin`: the hook; `num_faults`: so far."""
+    """Something of ours failed and vLLM's stock behaviour was used instead. `origin`: the hook; `num_faults`: so
+    far."""
 
     kind: ClassVar[str] = "fault"
     origin: str
@@ -223,9 +225,9 @@ class ChainExtended:
 class StepTaken:
     """What one scheduler step did and how full the tiers were after it: one row of the `steps` table.
 
-    Counts are blocks. `num_stored`, `num_restored` and `num_loaded` were ordered in this step; `num_evicted` left the CPU
-    tier in it. `num_restorable`: lost blocks of running requests that wait to be copied again. `hook_ns`: time spent in
-    the connector's `build_connector_meta`, stock work included.
+    Counts are blocks. `num_stored`, `num_restored` and `num_loaded` were ordered in this step; `num_evicted` left the
+    CPU tier in it. `num_restorable`: lost blocks of running requests that wait to be copied again. `hook_ns`: time
+    spent in the connector's `build_connector_meta`, stock work included.
     """
 
     num_running: int

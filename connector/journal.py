@@ -1,4 +1,4 @@
-"""Turns what the scheduler half sees into events: groups blocks into runs, tells each hash once, pairs lookups with admissions.
+"""Turns what the scheduler half sees into events: blocks to runs, each hash told once, lookups paired with admissions.
 
 Log ring: it knows requests only by the few attributes that it reads, and never decides anything.
 """
@@ -62,8 +62,8 @@ class RequestView(Protocol):
 
 @dataclass(slots=True)
 class Copy:
-    """One block on its way from the GPU to the CPU tier, and later what lies there. `parent` is the hash one block of this
-    group nearer the head; None at the head or where it is not known."""
+    """One block on its way from the GPU to the CPU tier, and later what lies there. `parent` is the hash one block of
+    this group nearer the head; None at the head or where it is not known."""
 
     request_id: str | None
     key: bytes
@@ -86,7 +86,7 @@ class Eviction:
 
 
 class Journal:
-    """Writes one engine's story to its recorder. `hash_block_size` in tokens, `block_bytes` for one block of all layers."""
+    """Writes one engine's story to its recorder. `hash_block_size` in tokens, `block_bytes` over all layers."""
 
     def __init__(self, recorder: Recorder, hash_block_size: int, block_bytes: int, memory: int) -> None:
         self._recorder = recorder
@@ -190,7 +190,7 @@ class Journal:
         self._record(CursorMoved(request_id, group, from_index, to_index))
 
     def tell_chain(self, request: RequestView) -> None:
-        """Tell the log which hashes the request's chain has, each with its parent, those that it was not told before."""
+        """Tell the log the hashes of the request's chain that it was not told before, each with its parent."""
         hashes = request.block_hashes
         count = len(hashes)
         if self._recorder.num_dropped != self._drops_seen:
@@ -268,7 +268,9 @@ class Journal:
                 )
             )
 
-    def dropped(self, request_id: str | None, group: int, first_index: int | None, num_blocks: int, reason: str) -> None:
+    def dropped(
+        self, request_id: str | None, group: int, first_index: int | None, num_blocks: int, reason: str
+    ) -> None:
         self._record(BlocksDropped(request_id, group, first_index, num_blocks, reason))
 
     def cache_reset(self, num_blocks: int) -> None:

@@ -27,8 +27,8 @@ logger = init_logger("vllm.restore")
 class ReStoreConnector(SimpleCPUOffloadConnector):
     """vLLM's `SimpleCPUOffloadConnector` with re-store, an event log, and a worker for KV caches in host memory.
 
-    It takes the stock connector's `kv_connector_extra_config`, and `restore_db`: the log, as a SQLite URL or a path (else
-    the environment's `VLLM_RESTORE_DB`, else the user's data folder).
+    It takes the stock connector's `kv_connector_extra_config`, and `restore_db`: the log, as a SQLite URL or a path
+    (else the environment's `VLLM_RESTORE_DB`, else the user's data folder).
 
     Raises:
         connector.log.LogError: the log cannot be used. That is said at start, where it can be mended.

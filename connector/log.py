@@ -1,4 +1,4 @@
-"""The log: one SQLite file in WAL mode. Open it to write, to read, to change the policy; append a batch; read on from a number.
+"""The log: one SQLite file in WAL mode. Open it to write, to read, to change the policy; append a batch.
 
 Log ring: SQLAlchemy, `tables`, `events`, `policy`. The pragmas stand here with their reasons.
 """
@@ -9,7 +9,7 @@ import os
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
@@ -43,7 +43,7 @@ def default_path() -> Path:
 
 
 def resolve_url(text: str | None = None) -> URL:
-    """The log's URL from what a person wrote: a SQLite URL or a plain path; None reads `VLLM_RESTORE_DB`, else the default.
+    """The log's URL from what a person wrote: a SQLite URL or a plain path. None: `VLLM_RESTORE_DB`, or the default.
 
     Raises:
         LogError: not a file that SQLite could open.
@@ -68,7 +68,7 @@ def path_of(url: URL) -> Path:
     return Path(url.database)
 
 
-# --- opening -----------------------------------------------------------------------------------------------------------
+# --- opening ---------------------------------------------------------------------------------------------------------
 
 
 def _connector(path: Path, read_only: bool) -> Callable[[], sqlite3.Connection]:
@@ -82,8 +82,8 @@ def _connector(path: Path, read_only: bool) -> Callable[[], sqlite3.Connection]:
             check_same_thread=False,
             timeout=BUSY_TIMEOUT_MS / 1000,
         )
-        # Checkpoints are for the one connection that holds the checkpoint lock (see `hold_checkpoint_lock`): SQLite before
-        # 3.51.3 can corrupt a WAL when two connections race one.
+        # Checkpoints are for the one connection that holds the checkpoint lock (see `hold_checkpoint_lock`): SQLite
+        # before 3.51.3 can corrupt a WAL when two connections race one.
         conn.execute("PRAGMA wal_autocheckpoint=0")
         if read_only:
             conn.execute("PRAGMA query_only=1")
@@ -102,8 +102,8 @@ def _engine(url: URL, *, read_only: bool, begin: str) -> Engine:
         poolclass=QueuePool if read_only else NullPool,
     )
 
-    # `begin` is sent where a transaction starts, so that a reader holds one snapshot and a writer takes the lock at once
-    # instead of failing in the middle when it turns from reader to writer.
+    # `begin` is sent where a transaction starts, so that a reader holds one snapshot and a writer takes the lock at
+    # once instead of failing in the middle when it turns from reader to writer.
     def on_begin(conn: Connection) -> None:
         conn.exec_driver_sql(begin)
 
@@ -149,11 +149,11 @@ def hold_checkpoint_lock(url: URL) -> int | None:
     return fd
 
 
-# --- schema ------------------------------------------------------------------------------------------------------------
+# --- schema ----------------------------------------------------------------------------------------------------------
 
 
 def upgrade(url: URL) -> str:
-    """Create the log or bring its schema up to date, and return the revision. Safe to call from several processes at once.
+    """Create the log or bring its schema up to date, and return the revision. Several processes may call it at once.
 
     Raises:
         LogError: a folder that cannot be written, a file that is no SQLite database, a schema newer than this program.
@@ -176,13 +176,18 @@ def upgrade(url: URL) -> str:
                 finally:
                     conn.close()
                 if mode != "wal":
-                    raise LogError(f"{path} lies on a file system without WAL support ({mode}); put the log on a local disk")
-                # Only the newest revision needs no work; the lock and a look at the file are all that a second start costs.
+                    raise LogError(
+                        f"{path} lies on a file system without WAL support ({mode}); put the log on a local disk"
+                    )
+                # Only the newest revision needs no work; the lock and a look at the file are all that a second start
+                # costs.
                 if _revision(url) != _newest():
                     with _engine(url, read_only=False, begin="BEGIN IMMEDIATE").begin() as connection:
                         command.upgrade(_alembic_config(connection), "head")
             except (DatabaseError, sqlite3.DatabaseError) as e:
-                raise LogError(f"cannot use {path} as the log: {_reason(e)}; move it away or name another with --db") from e
+                raise LogError(
+                    f"cannot use {path} as the log: {_reason(e)}; move it away or name another with --db"
+                ) from e
     except OSError as e:
         raise LogError(
             f"cannot write the log {path}: {e.strerror or e}; choose another place with --db or VLLM_RESTORE_DB"
@@ -198,7 +203,9 @@ def check(url: URL) -> str:
     """
     path = path_of(url)
     if not path.exists():
-        raise LogError(f"there is no log at {path}; start the server, or make one with: vllm-restore db upgrade --db {path}")
+        raise LogError(
+            f"there is no log at {path}; start the server, or make one with: vllm-restore db upgrade --db {path}"
+        )
     try:
         _refuse_foreign_file(path)
         found = _revision(url)
@@ -207,7 +214,9 @@ def check(url: URL) -> str:
     except (DatabaseError, sqlite3.DatabaseError) as e:
         raise LogError(f"cannot read the log {path}: {_reason(e)}") from e
     if found is None:
-        raise LogError(f"{path} is a SQLite database without this log's tables; run: vllm-restore db upgrade --db {path}")
+        raise LogError(
+            f"{path} is a SQLite database without this log's tables; run: vllm-restore db upgrade --db {path}"
+        )
     if found != _newest():
         raise LogError(f"{path} has the older schema {found}; run: vllm-restore db upgrade --db {path}")
     return found
@@ -263,17 +272,24 @@ def _reason(e: Exception) -> str:
 
 
 @contextmanager
-def _file_lock(path: Path) -> Iterator[None]:
+def _file_lock(path: Path) -> Generator[None]:
     with path.open("w") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield
 
 
-# --- appending ---------------------------------------------------------------------------------------------------------
+# --- appending -------------------------------------------------------------------------------------------------------
 
 
 def _json_array(ids: tuple[int, ...]) -> str:
     return json.dumps(ids, separators=(",", ":"))
+
+
+def _values_of(columns: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    first, *more = columns
+    if more:
+        return attrgetter(first, *more)
+    return lambda item: (getattr(item, first),)
 
 
 def _insert(kind: type[Event]) -> tuple[str, Callable[[Any], tuple[Any, ...]]]:
@@ -283,7 +299,7 @@ def _insert(kind: type[Event]) -> tuple[str, Callable[[Any], tuple[Any, ...]]]:
     tail = ", ?" * len(columns)
     # The kind is the same for every row of the statement, so it is text in it, not a parameter.
     sql = f"INSERT INTO events ({names}) VALUES ({head}, '{kind.kind}'{tail})"
-    values = attrgetter(*columns) if len(columns) > 1 else lambda e: (getattr(e, columns[0]),)
+    values = _values_of(columns)
     if "cpu_block_ids" not in columns:
         return sql, values
     at = columns.index("cpu_block_ids")
@@ -309,8 +325,8 @@ _INSERT_HASH = "INSERT OR IGNORE INTO block_hashes (engine_id, hash, parent_hash
 def append(conn: Connection, engine_id: int, items: Sequence[Stamped]) -> int:
     """Write a batch in its order, inside the caller's transaction, and return the last event's `seq`.
 
-    Rows go in through the driver's `executemany`: 2 to 3 µs each, where Core's insert objects cost twice that and hold the
-    interpreter's lock for tens of milliseconds, which the engine's own thread would feel.
+    Rows go in through the driver's `executemany`: 2 to 3 µs each, where Core's insert objects cost twice that and
+    hold the interpreter's lock for tens of milliseconds, which the engine's own thread would feel.
     """
     seq = conn.exec_driver_sql("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'").scalar_one()
     rows: defaultdict[type[Event], list[tuple[Any, ...]]] = defaultdict(list)
@@ -335,7 +351,7 @@ def append(conn: Connection, engine_id: int, items: Sequence[Stamped]) -> int:
     return seq
 
 
-# --- the policy --------------------------------------------------------------------------------------------------------
+# --- the policy ------------------------------------------------------------------------------------------------------
 
 
 def read_policy(conn: Connection) -> VersionedPolicy:
@@ -349,7 +365,7 @@ def read_policy(conn: Connection) -> VersionedPolicy:
 
 
 def write_policy(engine: Engine, changes: dict[str, Any], author: str) -> VersionedPolicy:
-    """Change some toggles of the newest policy, as one row, and return it with its version. Concurrent changes queue up.
+    """Change some toggles of the newest policy, as one row, and return it. Concurrent changes queue up.
 
     Raises:
         PolicyError: an unknown key or a value out of bounds; nothing was written.

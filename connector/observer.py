@@ -17,7 +17,8 @@ class Block(Protocol):
 class EvictionObserver:
     """Stands where vLLM's `KVCacheMetricsCollector` stands and notes evictions of hashed blocks, in their order.
 
-    The pool calls it before it forgets the hash. An exception here would come up inside vLLM's allocator, so none leaves.
+    The pool calls it before it forgets the hash. An exception here would come up inside vLLM's allocator, so none
+    leaves.
 
     Args:
         on_fault: told of an exception of ours.

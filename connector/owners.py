@@ -1,7 +1,7 @@
 """Who owns which block, and which owned blocks the CPU tier has lost: what makes `tracked` cost O(evicted) a step.
 
-Pure: standard library only. A *key* is a block hash with its KV-cache group, as vLLM packs them. A key's place in its chain
-is the same for every request that owns it, since a hash covers its whole prefix.
+Pure: standard library only. A *key* is a block hash with its KV-cache group, as vLLM packs them. A key's place in its
+chain is the same for every request that owns it, since a hash covers its whole prefix.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,8 @@ COMPACT_ABOVE = 1_024
 
 @dataclass(slots=True, eq=False)
 class OwnedBlock:
-    """A block that running requests own. `index` counts blocks of its group, `depth` tokens from the head of its chain."""
+    """A block that running requests own. `index` counts blocks of its group, `depth` tokens from the head of its
+    chain."""
 
     key: bytes
     group: int
@@ -32,8 +33,9 @@ Entry = tuple[int, int, int, int, OwnedBlock]
 class OwnerIndex:
     """Running requests, the blocks below their cursors, and those of them that were lost.
 
-    Lost blocks wait in two orders: as a scan over the requests would meet them (admission, group, index), and nearest the
-    head first (depth, admission). Entries are dropped lazily: a ticket that is not the block's newest means nothing.
+    Lost blocks wait in two orders: as a scan over the requests would meet them (admission, group, index), and nearest
+    the head first (depth, admission). Entries are dropped lazily: a ticket that is not the block's newest means
+    nothing.
     """
 
     def __init__(self) -> None:
@@ -135,10 +137,11 @@ class OwnerIndex:
         return sorted((b for b in blocks if b.lost_ticket), key=lambda b: (b.group, b.index))
 
     def lost_in_scan_order(self) -> Iterator[tuple[int, OwnedBlock]]:
-        """(admission number of the first owner, block) for each lost block, as a scan over the requests would meet them.
+        """(admission number of the first owner, block) for each lost block, as a scan over the requests would meet
+        them.
 
-        Blocks that get lost or found while the iterator runs are taken into account; one that is still lost after it was
-        yielded stays in the queue.
+        Blocks that get lost or found while the iterator runs are taken into account; one that is still lost after it
+        was yielded stays in the queue.
         """
         return self._drain(self._scan_order)
 

@@ -33,11 +33,13 @@ class Policy:
     max_restore_blocks_per_step: int = DEFAULT_BUDGET
 
     def __post_init__(self) -> None:
-        if not isinstance(self.enabled, bool):
+        # Values come from JSON and from SQL, so types are looked at, whatever the annotations say.
+        values: dict[str, Any] = asdict(self)
+        if not isinstance(values["enabled"], bool):
             raise PolicyError(f"enabled must be true or false, not {self.enabled!r}")
         if self.mode not in MODES:
             raise PolicyError(f"mode must be one of {', '.join(MODES)}, not {self.mode!r}")
-        budget = self.max_restore_blocks_per_step
+        budget = values["max_restore_blocks_per_step"]
         # bool is an int in Python; `true` blocks a step is a typing mistake, not a budget of 1.
         if isinstance(budget, bool) or not isinstance(budget, int) or not 0 <= budget <= MAX_BUDGET:
             raise PolicyError(

@@ -1,7 +1,7 @@
 """The engine's pen: a bounded queue, one writer thread that turns it into transactions, and the watch for a new policy.
 
-Log ring. The scheduler's thread only appends to a queue and reads one attribute; it never waits for the disk. What does not
-fit into the queue is dropped, counted, and said in the log as `events_dropped`.
+Log ring. The scheduler's thread only appends to a queue and reads one attribute; it never waits for the disk. What
+does not fit into the queue is dropped, counted, and said in the log as `events_dropped`.
 """
 
 import atexit
@@ -119,7 +119,8 @@ class Recorder:
         return self._step, policy
 
     def await_policy(self, version: int, timeout: float = 5.0) -> bool:
-        """Block until this version of the policy was seen. For programs that drive an engine step by step; never the engine."""
+        """Block until this version of the policy was seen. For programs that drive an engine step by step; never the
+        engine."""
         with self._lock:
             return self._lock.wait_for(lambda: self._policy.version >= version, timeout)
 
@@ -228,7 +229,7 @@ class Recorder:
                     pending_since = None
                     self._answer_for_an_idle_engine(batch)
                 failing = False
-            except Exception as e:  # noqa: BLE001 - a full disk or a locked log must not end the thread
+            except Exception as e:
                 self.num_write_failures += 1
                 if not failing:
                     logger.exception("Cannot write the log %s; trying again: %s", self._url.database, e)
@@ -245,7 +246,8 @@ class Recorder:
             os.close(self._checkpoint_fd)
 
     def _answer_for_an_idle_engine(self, batch: list[log.Stamped]) -> None:
-        """No step has begun since the policy changed, so nobody has said that it holds: say that the next step obeys."""
+        """No step has begun since the policy changed, so nobody has said that it holds: say that the next step
+        obeys."""
         with self._lock:
             policy = self._policy
             if policy.version == self._applied_version:

@@ -1,7 +1,7 @@
 """The log's tables as SQLAlchemy Core metadata: the one source that migrations, the writer and the reader share.
 
-Log ring: SQLAlchemy and the pure ring only. Order is `events.seq`, never a clock. A kind of event has a view of its own,
-named as the kind, with just the columns that the kind has.
+Log ring: SQLAlchemy and the pure ring only. Order is `events.seq`, never a clock. A kind of event has a view of its
+own, named as the kind, with just the columns that the kind has.
 """
 
 from dataclasses import fields
@@ -64,7 +64,7 @@ policies = Table(
 block_hashes = Table(
     "block_hashes",
     metadata,
-    Column("engine_id", ForeignKey("engines.id"), primary_key=True),
+    Column("engine_id", Integer, ForeignKey("engines.id"), primary_key=True),
     Column("hash", LargeBinary, primary_key=True),
     Column("parent_hash", LargeBinary, comment="NULL at the head of a chain"),
     Column("depth", Integer, nullable=False, comment="Blocks of hash_block_size before this one"),
@@ -74,7 +74,7 @@ block_hashes = Table(
 steps = Table(
     "steps",
     metadata,
-    Column("engine_id", ForeignKey("engines.id"), primary_key=True),
+    Column("engine_id", Integer, ForeignKey("engines.id"), primary_key=True),
     Column("step", Integer, primary_key=True),
     Column("monotonic_ns", BigInteger, nullable=False),
     Column("wall_ns", BigInteger, nullable=False),
@@ -98,7 +98,7 @@ events = Table(
     "events",
     metadata,
     Column("seq", Integer, primary_key=True),
-    Column("engine_id", ForeignKey("engines.id"), nullable=False),
+    Column("engine_id", Integer, ForeignKey("engines.id"), nullable=False),
     Column("step", Integer, nullable=False),
     Column("monotonic_ns", BigInteger, nullable=False),
     Column("wall_ns", BigInteger, nullable=False),

@@ -1,7 +1,7 @@
 """The worker half where the KV cache is host memory (vLLM on the CPU): copies blocks on one background thread.
 
-Engine ring. On CUDA and ROCm vLLM's own `SimpleCPUOffloadWorker` is used untouched; it needs device streams and cannot run
-here. The regions that a block is made of, the metadata and the reports are the stock worker's.
+Engine ring. On CUDA and ROCm vLLM's own `SimpleCPUOffloadWorker` is used untouched; it needs device streams and
+cannot run here. The regions that a block is made of, the metadata and the reports are the stock worker's.
 """
 
 import queue
@@ -68,8 +68,9 @@ def block_regions(kv_caches: dict[str, torch.Tensor], kv_cache_config: "KVCacheC
 class HostCopyWorker(SimpleCPUOffloadWorker):
     """Copies between a KV cache in host memory and the CPU tier, in the order in which the steps asked for it.
 
-    One thread takes jobs first in, first out. `wait_for_save` runs after the step's forward pass, which is synchronous on the
-    CPU, so a store reads what the step has computed. Every job is reported exactly once, the failed ones too.
+    One thread takes jobs first in, first out. `wait_for_save` runs after the step's forward pass, which is
+    synchronous on the CPU, so a store reads what the step has computed. Every job is reported exactly once, the
+    failed ones too.
 
     Args:
         stock: the worker that vLLM built; its settings are taken over.
@@ -98,7 +99,10 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
         self._thread = threading.Thread(target=self._copy_loop, name="restore-copy", daemon=True)
         self._thread.start()
         logger.info(
-            "Host copy worker: %d regions, %d CPU blocks of %d bytes", len(self._regions), self.num_cpu_blocks, block_bytes
+            "Host copy worker: %d regions, %d CPU blocks of %d bytes",
+            len(self._regions),
+            self.num_cpu_blocks,
+            block_bytes,
         )
 
     def start_load_kv(self) -> None:
@@ -143,7 +147,8 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
         return meta
 
     def handle_preemptions(self, kv_connector_metadata: "SimpleCPUOffloadMetadata") -> None:
-        """Blocks of preempted requests are about to be given away: let every copy that reads or writes them end first."""
+        """Blocks of preempted requests are about to be given away: let every copy that reads or writes them end
+        first."""
         if kv_connector_metadata.need_flush:
             self._jobs.join()
 
@@ -173,7 +178,7 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
         while (job := self._jobs.get()) is not None:
             try:
                 self._copy(job)
-            except Exception as e:  # noqa: BLE001 - whatever it was, it is reported and the thread lives on
+            except Exception as e:
                 job.error = f"{'store' if job.is_store else 'load'} of {len(job.source_blocks)} blocks: {e}"
                 logger.exception("Copy failed: %s", job.error)
             self._done.put(job)

@@ -1,0 +1,376 @@
+"""Which lost blocks are copied again, and which first stores wait: the re-store itself.
+
+Engine ring. Two ways to find what was lost: `rescan` walks every block below every cursor, `tracked` knows what was
+evicted and who owns it. Where the tier has room for what runs, they choose the same blocks in the same order. Where
+it has not, `rescan` copies for as long as its budget lets it, while `tracked` admits a block only for a victim that
+is worth less.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vllm.v1.core.kv_cache_utils import generate_block_hash_extra_keys, maybe_convert_block_hash
+from vllm.v1.simple_kv_offload.manager import (
+    BlockStoreMeta,
+    SimpleCPUOffloadScheduler,
+    StoreRequestState,
+    TransferMeta,
+)
+
+from connector.admission import Admission
+from connector.journal import Copy, Journal, hash_of
+from connector.layout import Layout
+from connector.owners import OwnedBlock, OwnerIndex
+from connector.policy import Policy
+from connector.tier import Tier
+
+if TYPE_CHECKING:
+    from vllm.v1.core.kv_cache_utils import BlockHashList
+
+Selection = tuple[list[int], list[int], list[dict[Any, Any]] | None]
+"""What stock's `_select_eager_blocks_to_store` returns: GPU block ids, how far each group's cursor goes on, event
+metadata."""
+
+
+class Candidate(NamedTuple):
+    """A block that may be copied. `index` counts blocks of its group."""
+
+    request_id: str
+    group: int
+    index: int
+    key: bytes
+    gpu_block_id: int
+
+
+class Restorer:
+    """Chooses, within a budget of blocks a step. The scheduler half says when.
+
+    Attributes:
+        policy: what is obeyed.
+        step: the step that is being built.
+    """
+
+    def __init__(
+        self,
+        manager: SimpleCPUOffloadScheduler,
+        layout: Layout,
+        owners: OwnerIndex,
+        tier: Tier,
+        journal: Journal,
+        policy: Policy,
+    ) -> None:
+        self._m = manager
+        self._layout = layout
+        self._owners = owners
+        self._tier = tier
+        self._journal = journal
+        self.admission = Admission(manager.cpu_block_pool.free_block_queue, owners)
+        self.step = 0
+        self.moves: list[tuple[str, int, int, int]] = []
+        self.last_chooser: str | None = None
+        self.obey(policy)
+
+    def obey(self, policy: Policy) -> None:
+        self.policy = policy
+        self.refill()
+
+    def refill(self) -> None:
+        """Give the budget of the next step."""
+        self._budget_left = self.policy.max_restore_blocks_per_step or None
+
+    # --- re-store ---------------------------------------------------------------------------------------------------
+
+    def restore(self, preempted: Iterable[str]) -> None:
+        """Order copies of blocks that the CPU tier has lost of running requests; those preempted in this step have
+        none."""
+        if self.policy.mode == "rescan":
+            self._restore_by_scan(preempted)
+        elif self._owners.num_lost:
+            if self._is_tight():
+                self._restore_by_depth()
+            else:
+                self._restore_in_scan_order()
+
+    def _restore_by_scan(self, preempted: Iterable[str]) -> None:
+        """Walk every block below every cursor. The reference: what is found missing was evicted."""
+        for request_id, state in self._m._reqs_to_store.items():
+            if state.finished or request_id in preempted:
+                continue
+            room = self._room()
+            if room <= 0:
+                break
+            self._order(self._first(room, self._scan(state)))
+
+    def _restore_in_scan_order(self) -> None:
+        """Take what was observed to be lost, in the order in which a scan would have met it, request by request."""
+        current = 0
+        chosen: list[Candidate] = []
+        for number, block in self._owners.lost_in_scan_order():
+            if chosen and number != current:
+                self._order(chosen)
+                chosen = []
+            if number < current or (number == current and not chosen):
+                # Lost to a copy that was ordered just now: a scan would have passed it already. Its turn is the next
+                # step.
+                continue
+            if len(chosen) >= self._room():
+                break
+            candidate = self._locate(block)
+            self._owners.find(block.key)
+            if candidate is not None:
+                current = number
+                chosen.append(candidate)
+        self._order(chosen)
+
+    def _restore_by_depth(self) -> None:
+        """The tier is too small for what runs: repair the hole nearest a head first, and stop where nothing is
+        gained."""
+        walk = self.admission.walk()
+        chosen: list[Candidate] = []
+        for _, block in self._owners.lost_by_depth():
+            if len(chosen) >= self._room():
+                break
+            candidate = self._locate(block)
+            if candidate is not None:
+                if not walk.admit(block.depth):
+                    break
+                chosen.append(candidate)
+            self._owners.find(block.key)
+        self._order(chosen)
+
+    def restore_at_finish(self, state: StoreRequestState) -> None:
+        """The last moment at which the request's lost blocks are still on the GPU."""
+        if self.policy.mode == "rescan":
+            self._order(self._first(self._room(), self._scan(state)))
+            return
+        walk = self.admission.walk() if self._is_tight() else None
+        chosen: list[Candidate] = []
+        for block in self._owners.lost_of(state.request.request_id):
+            if len(chosen) >= self._room():
+                break
+            candidate = self._locate(block, state.request.request_id)
+            if candidate is not None:
+                if walk is not None and not walk.admit(block.depth):
+                    break
+                chosen.append(candidate)
+            self._owners.find(block.key)
+        self._order(chosen)
+
+    def why_not_restored(self) -> str:
+        """What kept a block from being copied, seen from the state of the tier now."""
+        if self._m.cpu_block_pool.get_num_free_blocks() == 0:
+            return "cpu_full"
+        return "budget" if self._budget_left == 0 else "no_gain"
+
+    def _room(self) -> int:
+        """Blocks that may be re-stored now: what is free in the tier, and what is left of the step's budget."""
+        free = self._m.cpu_block_pool.get_num_free_blocks()
+        return free if self._budget_left is None else min(free, self._budget_left)
+
+    def _is_tight(self) -> bool:
+        """Whether running requests own more blocks than the tier can hold for them.
+
+        Blocks that are pinned for a waiting request's load count as room that is taken; copies in flight are the
+        running requests' own.
+        """
+        return len(self._owners) > self._m.cpu_block_pool.get_num_free_blocks() + self._tier.num_in_flight
+
+    def _scan(self, state: StoreRequestState) -> Iterator[Candidate]:
+        """Blocks below the request's cursors that are on the GPU under the right hash and not in the CPU tier."""
+        request_id = state.request.request_id
+        for g in self._layout.groups:
+            group_block_ids = state.block_ids[g]
+            hashes = self._layout.hashes(state.request, g)
+            for i in range(min(state.num_stored_blocks[g], len(group_block_ids), len(hashes))):
+                key = self._layout.key(hashes, g, i)
+                if self._is_restorable(group_block_ids[i], key):
+                    yield Candidate(request_id, g, i, key, group_block_ids[i])
+
+    @staticmethod
+    def _first(room: int, candidates: Iterator[Candidate]) -> list[Candidate]:
+        """The first `room` candidates, each content once: two blocks of a request may hold the same."""
+        chosen: dict[bytes, Candidate] = {}
+        if room > 0:
+            for candidate in candidates:
+                chosen.setdefault(candidate.key, candidate)
+                if len(chosen) >= room:
+                    break
+        return list(chosen.values())
+
+    def _locate(self, block: OwnedBlock, only: str | None = None) -> Candidate | None:
+        """The block on the GPU, through the first running request that still has it there, or None."""
+        for request_id in (only,) if only is not None else self._owners.owners_of(block):
+            state = self._m._reqs_to_store.get(request_id)
+            if state is None or state.finished:
+                continue
+            group_block_ids = state.block_ids[block.group]
+            if block.index < len(group_block_ids) and self._is_restorable(group_block_ids[block.index], block.key):
+                return Candidate(request_id, block.group, block.index, block.key, group_block_ids[block.index])
+        return None
+
+    def _is_restorable(self, gpu_block_id: int, key: bytes) -> bool:
+        m = self._m
+        assert m._gpu_block_pool is not None
+        block = m._gpu_block_pool.blocks[gpu_block_id]
+        # The hash is compared with what this position should hold: a block that left a sliding window may be someone
+        # else's.
+        return (
+            block.block_hash == key
+            and not block.is_null
+            and gpu_block_id not in m._in_flight_store_gpu_blocks
+            and key not in self._tier.keys_in_flight
+            and not self._tier.has(key)
+        )
+
+    def _order(self, chosen: list[Candidate]) -> None:
+        """Allocate the CPU blocks in one batch and queue the copy: it leaves with the step that is being built, or
+        the next.
+
+        The queue is stock's own, for copies of finished requests; from there on a re-store is a store like any other.
+        """
+        if not chosen:
+            return
+        m = self._m
+        gpu_pool = m._gpu_block_pool
+        assert gpu_pool is not None
+        copies = [(c.gpu_block_id, self._copy(c, is_restore=True)) for c in chosen]
+        block_meta = [self._kv_event_meta(c) for c in chosen] if m.enable_kv_cache_events else None
+        gpu_block_ids = [c.gpu_block_id for c in chosen]
+        # From here to the end nothing may fail: the references are given back when the copy is over.
+        cpu_blocks = m.cpu_block_pool.get_new_blocks(len(chosen))
+        m._pending_finished_stores.append(TransferMeta(gpu_block_ids, [b.block_id for b in cpu_blocks], block_meta))
+        m._in_flight_store_gpu_blocks.update(gpu_block_ids)
+        gpu_pool.touch([gpu_pool.blocks[bid] for bid in gpu_block_ids])
+        self._tier.choose(copies)
+        if self._budget_left is not None:
+            self._budget_left -= len(chosen)
+        self._tier.drain_evictions(chosen[0].request_id)
+
+    # --- first stores -----------------------------------------------------------------------------------------------
+
+    def review(
+        self, state: StoreRequestState, block_ids_by_group: tuple[list[int], ...], selection: Selection
+    ) -> Selection:
+        """Look at what vLLM chose to store for one request, and at how far its cursors go.
+
+        The cursor of a group goes to the absolute position up to which its blocks were looked at; re-stores walk old
+        ground and never move it. With re-store on, two things are changed: content that is on its way already is not
+        copied a second time, and while the tier is too small for what runs, `tracked` stores nothing that would cost
+        a running request a block nearer its head: the cursor stays before it.
+        """
+        gpu_block_ids, advanced, block_meta = selection
+        request_id = state.request.request_id
+        self._journal.tell_chain(state.request)
+        order = {block_id: n for n, block_id in enumerate(gpu_block_ids)}
+        is_strict = self.policy.enabled and self.policy.mode == "tracked" and bool(order) and self._is_tight()
+        walk = self.admission.walk() if is_strict else None
+        kept: list[Candidate] = []
+        reviewed = list(advanced)
+        for g, count in enumerate(advanced):
+            if not count:
+                continue
+            start = state.num_stored_blocks[g]
+            end = start + count
+            hashes = self._layout.hashes(state.request, g)
+            for i in range(start, end):
+                found = self._gpu_block_at(block_ids_by_group[g][i], hashes, g, i)
+                if found is None:
+                    continue
+                gpu_block_id, key = found
+                depth = self._layout.depth(g, i)
+                is_twin = self.policy.enabled and key in self._tier.keys_in_flight
+                if gpu_block_id in order and not is_twin:
+                    if walk is not None and not walk.admit(depth):
+                        end = i
+                        break
+                    candidate = Candidate(request_id, g, i, key, gpu_block_id)
+                    self._tier.choose([(gpu_block_id, self._copy(candidate, is_restore=False))])
+                    kept.append(candidate)
+                self._owners.own(request_id, g, i, depth, key)
+            reviewed[g] = end - start
+            if end > start:
+                self.moves.append((request_id, g, start, end))
+        if kept:
+            self.last_chooser = request_id
+        if len(kept) == len(gpu_block_ids):
+            return selection
+        kept_meta = None if block_meta is None else [block_meta[order[c.gpu_block_id]] for c in kept]
+        return [c.gpu_block_id for c in kept], reviewed, kept_meta
+
+    def report_dropped(self, state: StoreRequestState, block_ids: tuple[list[int], ...]) -> None:
+        """Say what a finished request leaves on the GPU without a copy, and why."""
+        request = state.request
+        reason = self.why_not_restored()
+        confirmed = request.num_computed_tokens - request.num_output_placeholders
+        for g in self._layout.groups:
+            hashes = self._layout.hashes(request, g)
+            cacheable = self._m.cpu_coordinator.get_num_cacheable_tokens(confirmed, g)
+            ready = min(len(block_ids[g]), cacheable // self._layout.block_sizes[g], len(hashes))
+            left: list[int] = []
+            for i in range(state.num_stored_blocks[g], ready):
+                found = self._gpu_block_at(block_ids[g][i], hashes, g, i)
+                if found is not None and self._is_restorable(*found):
+                    left.append(i)
+            if left:
+                self._journal.dropped(request.request_id, g, left[0], len(left), reason)
+        if self.policy.enabled:
+            lost = [b for b in self._owners.lost_of(request.request_id) if isinstance(b.owners, str)]
+            if lost:
+                self._journal.dropped(request.request_id, lost[0].group, lost[0].index, len(lost), reason)
+
+    def own_again(self) -> None:
+        """Build the owners' index anew from the cursors, and look at each block once."""
+        self._owners.clear()
+        for request_id, state in self._m._reqs_to_store.items():
+            if state.finished:
+                continue
+            for g in self._layout.groups:
+                hashes = self._layout.hashes(state.request, g)
+                for i in range(min(state.num_stored_blocks[g], len(state.block_ids[g]), len(hashes))):
+                    key = self._layout.key(hashes, g, i)
+                    self._owners.own(request_id, g, i, self._layout.depth(g, i), key)
+                    if not self._tier.has(key):
+                        self._owners.lose(key)
+
+    def _gpu_block_at(
+        self, gpu_block_id: int, hashes: "BlockHashList", group: int, index: int
+    ) -> tuple[int, bytes] | None:
+        """(GPU block id, key) of a request's block at one position; None where it can never be hit."""
+        m = self._m
+        assert m._gpu_block_pool is not None
+        if index >= len(hashes):
+            return None
+        block = m._gpu_block_pool.blocks[gpu_block_id]
+        if block.is_null:
+            # It left the window before it was stored. Stock takes it from the free queue while its hash is still there.
+            recovered = m._cached_gpu_block(hashes, index, group)
+            return None if recovered is None else (recovered.block_id, self._layout.key(hashes, group, index))
+        key = block.block_hash
+        if key is None or hash_of(key) != hashes[index]:
+            return None
+        return gpu_block_id, key
+
+    # --- what a copy is ---------------------------------------------------------------------------------------------
+
+    def _copy(self, c: Candidate, *, is_restore: bool) -> Copy:
+        hashes = self._layout.hashes(self._m._reqs_to_store[c.request_id].request, c.group)
+        parent = hashes[c.index - 1] if c.index else None
+        return Copy(c.request_id, c.key, c.group, c.index, parent, is_restore, self.step)
+
+    def _kv_event_meta(self, c: Candidate) -> dict[Any, BlockStoreMeta]:
+        """What vLLM's `BlockStored` event says about a re-stored block."""
+        request = self._m._reqs_to_store[c.request_id].request
+        hashes = self._layout.hashes(request, c.group)
+        start = self._layout.depth(c.group, c.index)
+        end = start + self._layout.block_sizes[c.group]
+        lora = request.lora_request
+        extra_keys, _ = generate_block_hash_extra_keys(request, start, end, 0)
+        return {
+            c.key: BlockStoreMeta(
+                token_ids=list(request.all_token_ids[start:end]),
+                parent_block_hash=maybe_convert_block_hash(hashes[c.index - 1]) if c.index else None,
+                lora_id=lora.adapter_id if lora else None,
+                lora_name=lora.name if lora else None,
+                extra_keys=extra_keys,
+            )
+        }

@@ -1,0 +1,160 @@
+"""What is known of the CPU tier beyond vLLM's pool: what each block holds, which copies are on their way, what was
+lost.
+
+Engine ring. It follows the pool and tells the owners' index and the journal; it decides nothing.
+"""
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from vllm.v1.simple_kv_offload.manager import SimpleCPUOffloadScheduler
+
+from connector.journal import Copy, Eviction, Journal, group_of
+from connector.observer import EvictionObserver
+from connector.owners import OwnerIndex
+
+if TYPE_CHECKING:
+    from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadMetadata
+
+
+class Tier:
+    """One engine's CPU tier.
+
+    Attributes:
+        keys_in_flight: content that is being copied to the tier, by key.
+        num_in_flight: blocks of the tier that copies are being written to.
+        num_resident: blocks of the tier whose hash can be found.
+    """
+
+    def __init__(
+        self, manager: SimpleCPUOffloadScheduler, observer: EvictionObserver, owners: OwnerIndex, journal: Journal
+    ) -> None:
+        self._m = manager
+        self._observer = observer
+        self._owners = owners
+        self._journal = journal
+        self._resident: list[Copy | None] = [None] * manager.cpu_block_pool.num_gpu_blocks
+        # Copies that were chosen and not yet handed to the worker, by GPU block; then, by store event.
+        self._chosen: dict[int, Copy] = {}
+        self._copies_of_event: dict[int, list[Copy | None]] = {}
+        self.keys_in_flight: set[bytes] = set()
+        self.num_in_flight = 0
+        self.num_resident = 0
+        self._num_evicted = 0
+
+    def has(self, key: bytes) -> bool:
+        """Whether the tier can answer for this key."""
+        return self._m.cpu_block_pool.cached_block_hash_to_block.get_one_block(key) is not None
+
+    # --- copies on their way ----------------------------------------------------------------------------------------
+
+    def choose(self, copies: Iterable[tuple[int, Copy]]) -> None:
+        """(GPU block id, copy) of blocks that will leave with the next step's metadata."""
+        for gpu_block_id, copy in copies:
+            self._chosen[gpu_block_id] = copy
+            self.keys_in_flight.add(copy.key)
+
+    def copies_ordered(self, meta: "SimpleCPUOffloadMetadata", step: int) -> list[Copy | None]:
+        """The step's metadata is complete: its store event holds these copies, in the order of its blocks."""
+        if meta.store_event < 0:
+            return []
+        copies: list[Copy | None] = []
+        for gpu_block_id, cpu_block_id in zip(meta.store_gpu_blocks, meta.store_cpu_blocks, strict=True):
+            copy = self._chosen.pop(gpu_block_id, None) or self._copy_of_unknown(gpu_block_id)
+            if copy is not None:
+                copy.cpu_block_id = cpu_block_id
+                copy.scheduled_step = step
+                self.keys_in_flight.add(copy.key)
+            copies.append(copy)
+        self._copies_of_event[meta.store_event] = copies
+        self.num_in_flight += len(copies)
+        return copies
+
+    def copies_over(self, event: int) -> list[Copy | None]:
+        """The worker has ended a store event, well or not: nothing of it is on its way any more."""
+        copies = self._copies_of_event.pop(event, [])
+        self.num_in_flight -= len(copies)
+        self.keys_in_flight.difference_update(c.key for c in copies if c is not None)
+        return copies
+
+    def copies_found(self, copies: Iterable[Copy | None]) -> None:
+        """vLLM has registered the copies of an event: they can be found from now on."""
+        now = time.monotonic_ns()
+        done: list[Copy] = []
+        for copy in copies:
+            if copy is None:
+                continue
+            if self._m.cpu_block_pool.blocks[copy.cpu_block_id].block_hash != copy.key:
+                self._journal.dropped(copy.request_id, copy.group, copy.index, 1, "rehashed")
+                continue
+            copy.stored_ns = now
+            self._resident[copy.cpu_block_id] = copy
+            self.num_resident += 1
+            self._owners.find(copy.key)
+            done.append(copy)
+        self._journal.copies_done(done)
+
+    def copies_lost(self, copies: Iterable[Copy | None]) -> None:
+        """The worker could not copy: what running requests own may be copied again, the rest is dropped."""
+        for copy in copies:
+            if copy is not None and self._owners.lose(copy.key) is None:
+                self._journal.dropped(copy.request_id, copy.group, copy.index, 1, "copy_failed")
+
+    def _copy_of_unknown(self, gpu_block_id: int) -> Copy | None:
+        """A copy that vLLM ordered on a path of its own (a Mamba boundary, a partial tail): placed by what its hash
+        covers."""
+        gpu_pool = self._m._gpu_block_pool
+        assert gpu_pool is not None
+        block = gpu_pool.blocks[gpu_block_id]
+        if block.block_hash is None:
+            return None
+        group = group_of(block.block_hash)
+        size = self._m.group_block_sizes[group]
+        index = max(0, -(-(block.block_hash_num_tokens or size) // size) - 1)
+        return Copy(None, block.block_hash, group, index, None, is_restore=False, scheduled_step=0)
+
+    # --- what lies in the tier --------------------------------------------------------------------------------------
+
+    def drain_evictions(self, by_request_id: str | None) -> None:
+        """Take note of hashes that left the tier since the last call, through blocks that `by_request_id` took."""
+        evictions: list[Eviction] = []
+        for block_id, key in self._observer.drain():
+            copy = self._resident[block_id]
+            self._resident[block_id] = None
+            self.num_resident -= copy is not None
+            if self.has(key):
+                continue  # another block of the tier still answers for this hash
+            owned = self._owners.lose(key)
+            if copy is not None:
+                evictions.append(Eviction(copy, next(self._owners.owners_of(owned)) if owned else None))
+        if evictions:
+            self._num_evicted += len(evictions)
+            self._journal.evicted(evictions, by_request_id)
+
+    def take_num_evicted(self) -> int:
+        """Hashes that were evicted since the last call."""
+        count, self._num_evicted = self._num_evicted, 0
+        return count
+
+    def loaded(self, request_id: str, cpu_block_ids: Iterable[int], scheduled_step: int) -> None:
+        """A request's CPU hits were copied back to the GPU."""
+        copies = (self._resident[block_id] for block_id in cpu_block_ids)
+        self._journal.load_done(request_id, [c for c in copies if c is not None], scheduled_step)
+
+    def forget_orders(self) -> None:
+        """What was chosen and not yet handed to the worker will not be."""
+        self._chosen.clear()
+        self.keys_in_flight.clear()
+
+    def recount_orders(self) -> None:
+        """Forget what was chosen, keep what the worker has."""
+        self.forget_orders()
+        self.keys_in_flight.update(c.key for copies in self._copies_of_event.values() for c in copies if c is not None)
+
+    def emptied(self) -> None:
+        """The tier was reset: nothing can be found in it."""
+        self._observer.drain()
+        self._resident = [None] * len(self._resident)
+        self._journal.cache_reset(self.num_resident)
+        self.num_resident = 0
