@@ -23,14 +23,21 @@ if TYPE_CHECKING:
 
 logger = init_logger("vllm.restore")
 
+SCHEDULER_HALVES = ("restore", "stock")
+
 
 class ReStoreConnector(SimpleCPUOffloadConnector):
     """vLLM's `SimpleCPUOffloadConnector` with re-store, an event log, and a worker for KV caches in host memory.
 
-    It takes the stock connector's `kv_connector_extra_config`, and `restore_db`: the log, as a SQLite URL or a path
-    (else the environment's `VLLM_RESTORE_DB`, else the user's data folder).
+    It takes the stock connector's `kv_connector_extra_config`, and two keys more:
+
+    - `restore_db`: the log, as a SQLite URL or a path (else the environment's `VLLM_RESTORE_DB`, else the user's data
+      folder).
+    - `restore_scheduler`: `"restore"`, or `"stock"` for vLLM's own scheduler half, unchanged and without a log: the
+      baseline on machines whose KV cache is host memory, where vLLM's own connector cannot run.
 
     Raises:
+        ValueError: an unknown `restore_scheduler`.
         connector.log.LogError: the log cannot be used. That is said at start, where it can be mended.
     """
 
@@ -46,6 +53,12 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
 
     def _start_scheduler_half(self, vllm_config: VllmConfig, kv_cache_config: "KVCacheConfig") -> None:
         extra = self._kv_transfer_config.kv_connector_extra_config or {}
+        half = extra.get("restore_scheduler", "restore")
+        if half not in SCHEDULER_HALVES:
+            raise ValueError(f"restore_scheduler must be one of {', '.join(SCHEDULER_HALVES)}, not {half!r}")
+        if half == "stock":
+            logger.info("The scheduler half is vLLM's own, as restore_scheduler says; nothing is logged")
+            return
         url = log.resolve_url(extra.get("restore_db"))
         log.upgrade(url)
         reason = why_not(self.scheduler_manager)

@@ -1,6 +1,6 @@
 """The log: one SQLite file in WAL mode. Open it to write, to read, to change the policy; append a batch.
 
-Log ring: SQLAlchemy, `tables`, `events`, `policy`. The pragmas stand here with their reasons.
+Log ring: SQLAlchemy, `connections` (the pragmas), `tables`, `events`, `policy`.
 """
 
 import fcntl
@@ -15,16 +15,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select
+from sqlalchemy import URL, Connection, Engine, make_url, select
 from sqlalchemy.exc import ArgumentError, DatabaseError
-from sqlalchemy.pool import NullPool, QueuePool
 
 from connector import tables
+from connector.connections import connect_read_only, make_engine
 from connector.events import EVENT_TYPES, ChainExtended, Event, StepTaken
 from connector.policy import Policy, VersionedPolicy
 
-BUSY_TIMEOUT_MS = 10_000
-CHECKPOINT_PAGES = 1_000
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
 SQLITE_MAGIC = b"SQLite format 3\0"
 
@@ -49,17 +47,21 @@ def resolve_url(text: str | None = None) -> URL:
         LogError: not a file that SQLite could open.
     """
     text = text or os.environ.get("VLLM_RESTORE_DB") or str(default_path())
-    if "://" not in text:
-        text = f"sqlite:///{Path(text).expanduser()}"
     try:
-        url = make_url(text)
+        # A plain path is taken as it stands: what would mean something in a URL ("?", "%") may be part of a name.
+        is_url = "://" in text or text.startswith("sqlite:")
+        url = make_url(text) if is_url else URL.create("sqlite", database=text)
     except ArgumentError as e:
         raise LogError(f"cannot read {text!r} as a database URL; write sqlite:///PATH or a plain path") from e
     if url.get_backend_name() != "sqlite":
         raise LogError(f"the log is a SQLite file, but {url.drivername!r} was asked for; write sqlite:///PATH")
     if not url.database or url.database == ":memory:":
         raise LogError("the log needs a file, since the engine and the app are two processes; write sqlite:///PATH")
-    return url.set(drivername="sqlite", database=str(Path(url.database).expanduser().resolve()))
+    try:
+        path = Path(url.database).expanduser().resolve()
+    except (RuntimeError, ValueError, OSError) as e:  # an unknown ~user, a loop of links, a NUL byte
+        raise LogError(f"{url.database!r} is no path that can be opened: {e}; write sqlite:///PATH") from e
+    return url.set(drivername="sqlite", database=str(path))
 
 
 def path_of(url: URL) -> Path:
@@ -71,46 +73,6 @@ def path_of(url: URL) -> Path:
 # --- opening ---------------------------------------------------------------------------------------------------------
 
 
-def _connector(path: Path, read_only: bool) -> Callable[[], sqlite3.Connection]:
-    def connect() -> sqlite3.Connection:
-        mode = "ro" if read_only else "rw"
-        # isolation_level None: this module says BEGIN itself; the driver's own rules start no transaction for a SELECT.
-        conn = sqlite3.connect(
-            f"{path.as_uri()}?mode={mode}",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            timeout=BUSY_TIMEOUT_MS / 1000,
-        )
-        # Checkpoints are for the one connection that holds the checkpoint lock (see `hold_checkpoint_lock`): SQLite
-        # before 3.51.3 can corrupt a WAL when two connections race one.
-        conn.execute("PRAGMA wal_autocheckpoint=0")
-        if read_only:
-            conn.execute("PRAGMA query_only=1")
-        else:
-            # A crash of the machine may lose the last commits, a crash of the process loses none; never the database.
-            conn.execute("PRAGMA synchronous=NORMAL")
-        return conn
-
-    return connect
-
-
-def _engine(url: URL, *, read_only: bool, begin: str) -> Engine:
-    engine = create_engine(
-        url,
-        creator=_connector(path_of(url), read_only),
-        poolclass=QueuePool if read_only else NullPool,
-    )
-
-    # `begin` is sent where a transaction starts, so that a reader holds one snapshot and a writer takes the lock at
-    # once instead of failing in the middle when it turns from reader to writer.
-    def on_begin(conn: Connection) -> None:
-        conn.exec_driver_sql(begin)
-
-    event.listen(engine, "begin", on_begin)
-    return engine
-
-
 def open_reader(url: URL) -> Engine:
     """A read-only engine. Keep transactions short: a long one keeps the WAL from being folded back.
 
@@ -118,7 +80,7 @@ def open_reader(url: URL) -> Engine:
         LogError: as `check`.
     """
     check(url)
-    return _engine(url, read_only=True, begin="BEGIN")
+    return make_engine(url, read_only=True, begin="BEGIN")
 
 
 def open_writer(url: URL) -> Engine:
@@ -128,7 +90,7 @@ def open_writer(url: URL) -> Engine:
         LogError: as `check`.
     """
     check(url)
-    return _engine(url, read_only=False, begin="BEGIN IMMEDIATE")
+    return make_engine(url, read_only=False, begin="BEGIN IMMEDIATE")
 
 
 open_policy_writer = open_writer
@@ -162,13 +124,14 @@ def upgrade(url: URL) -> str:
 
     path = path_of(url)
     try:
+        _refuse_foreign_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with _file_lock(Path(f"{path}.lock")):
-            _refuse_foreign_file(path)
-            new = not path.exists()
-            if new:
+            if not path.exists():
                 path.touch()
             try:
+                # Looked at before anything is written: somebody else's database keeps even its journal mode.
+                found = _revision(url)
                 conn = sqlite3.connect(path)
                 try:
                     # WAL lets readers and the writer work at once. It stays set in the file.
@@ -181,8 +144,8 @@ def upgrade(url: URL) -> str:
                     )
                 # Only the newest revision needs no work; the lock and a look at the file are all that a second start
                 # costs.
-                if _revision(url) != _newest():
-                    with _engine(url, read_only=False, begin="BEGIN IMMEDIATE").begin() as connection:
+                if found != _newest():
+                    with make_engine(url, read_only=False, begin="BEGIN IMMEDIATE").begin() as connection:
                         command.upgrade(_alembic_config(connection), "head")
             except (DatabaseError, sqlite3.DatabaseError) as e:
                 raise LogError(
@@ -212,11 +175,12 @@ def check(url: URL) -> str:
     except OSError as e:
         raise LogError(f"cannot read the log {path}: {e.strerror or e}") from e
     except (DatabaseError, sqlite3.DatabaseError) as e:
-        raise LogError(f"cannot read the log {path}: {_reason(e)}") from e
+        hint = ""
+        if not os.access(path.parent, os.W_OK, effective_ids=True):
+            hint = f"; {path.parent} cannot be written, which a log with a -wal file needs: copy the log elsewhere"
+        raise LogError(f"cannot read the log {path}: {_reason(e)}{hint}") from e
     if found is None:
-        raise LogError(
-            f"{path} is a SQLite database without this log's tables; run: vllm-restore db upgrade --db {path}"
-        )
+        raise LogError(f"{path} is empty; run: vllm-restore db upgrade --db {path}")
     if found != _newest():
         raise LogError(f"{path} has the older schema {found}; run: vllm-restore db upgrade --db {path}")
     return found
@@ -242,10 +206,16 @@ def _newest() -> str:
 
 def _revision(url: URL) -> str | None:
     path = path_of(url)
-    conn = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_MS / 1000)
+    conn = connect_read_only(path)
     try:
-        if not conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
+        names = {name for (name,) in conn.execute("SELECT name FROM sqlite_master")}
+        if not names:
             return None
+        if "alembic_version" not in names:
+            raise LogError(
+                f"{path} is a SQLite database without this log's tables, so another program's; nothing was changed; "
+                "name another file with --db"
+            )
         row = conn.execute("SELECT version_num FROM alembic_version").fetchone()
     finally:
         conn.close()

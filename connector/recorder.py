@@ -16,11 +16,12 @@ from collections import deque
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import URL, Connection
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError, SQLAlchemyError
 
 from connector import log, tables
+from connector.connections import CHECKPOINT_PAGES
 from connector.events import ChainExtended, Event, EventsDropped, PolicyApplied, StepTaken
-from connector.policy import VersionedPolicy
+from connector.policy import PolicyError, VersionedPolicy
 
 logger = logging.getLogger("vllm.restore")
 
@@ -30,6 +31,11 @@ FLUSH_SECONDS = 0.1
 HEARTBEAT_SECONDS = 1.0
 IDLE_SECONDS = 0.25
 CLOSE_SECONDS = 12.0
+
+ROW_ERRORS = (
+    ValueError, TypeError, LookupError, OverflowError, DataError, IntegrityError, InterfaceError, ProgrammingError,
+)  # fmt: skip
+"""What SQLite or its driver says of a row that it will never take: half a surrogate pair, a number past 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +80,11 @@ class Recorder:
         self._url = url
         self._capacity = capacity
         self._queue: deque[log.Stamped] = deque()
+        self._batch: list[log.Stamped] = []
         self._unsaid_drops = 0
-        self.num_dropped = 0
-        """Events that did not fit, since the start."""
+        # Each is counted by one thread alone: the scheduler's, the writer's.
+        self._num_overflowed = 0
+        self._num_refused = 0
         self.num_write_failures = 0
         """Batches that had to be tried again, since the start."""
         self._step = 0
@@ -85,6 +93,8 @@ class Recorder:
         self._stopping = False
         self._closed = False
         self._checkpoint_fd: int | None = None
+        self._data_version: int | None = None
+        self._refused_policy: str | None = None
         self._writer = log.open_writer(url)
         self._conn: Connection | None = None
         self.engine_id = self._sign_in(info)
@@ -104,6 +114,16 @@ class Recorder:
     def policy(self) -> VersionedPolicy:
         """The newest policy that was seen. The engine obeys what `begin_step` returned."""
         return self._policy
+
+    @property
+    def num_dropped(self) -> int:
+        """Items that are missing from the log since the start: they did not fit, or SQLite would not take them."""
+        return self._num_overflowed + self._num_refused
+
+    @property
+    def is_checkpointer(self) -> bool:
+        """Whether this recorder's connection is the one of this log that checkpoints. False before the first beat."""
+        return self._checkpoint_fd is not None
 
     def begin_step(self) -> tuple[int, VersionedPolicy]:
         """Start the next step: its number and the policy that holds during it."""
@@ -138,7 +158,7 @@ class Recorder:
 
     def _put(self, item: Event | ChainExtended | StepTaken) -> bool:
         if len(self._queue) >= self._capacity:
-            self.num_dropped += 1
+            self._num_overflowed += 1
             self._unsaid_drops += 1
             return False
         if self._unsaid_drops:
@@ -160,9 +180,9 @@ class Recorder:
             self._wake.set()
             self._thread.join(timeout)
             atexit.unregister(self.close)
-            if self._thread.is_alive():
-                logger.error("The log could not be flushed within %.0f s; %d items are lost", timeout, len(self._queue))
-        return not self._thread.is_alive() and not self._queue
+            if num_lost := len(self._queue) + len(self._batch):
+                logger.error("The log could not be flushed within %.0f s; %d items are lost", timeout, num_lost)
+        return not self._thread.is_alive() and not self._queue and not self._batch
 
     # --- the writer's side ----------------------------------------------------------------------------------------
 
@@ -187,47 +207,33 @@ class Recorder:
                 log.append(conn, key[0], [(0, time.monotonic_ns(), now, start)])
         except SQLAlchemyError as e:
             raise log.LogError(f"cannot write the log {self._url.database}: {getattr(e, 'orig', None) or e}") from e
+        except PolicyError as e:
+            raise log.LogError(
+                f"the newest row of policies in {self._url.database} cannot be obeyed: {e}; delete that row"
+            ) from e
         self._applied_version = self._policy.version
         logger.info("Recording to %s as engine %d (SQLite %s)", self._url.database, key[0], sqlite3.sqlite_version)
         return key[0]
 
     def _run(self) -> None:
-        batch: list[log.Stamped] = []
+        last_beat = 0.0
         pending_since: float | None = None
-        last_beat = last_version = 0.0
         failing = False
         while True:
             stopping = self._stopping
+            now = time.monotonic()
             try:
                 conn = self._connect()
-                while self._queue and len(batch) < BATCH_ITEMS:
-                    batch.append(self._queue.popleft())
-                if stopping and self._unsaid_drops and not self._queue:
-                    batch.append((self._step, time.monotonic_ns(), time.time_ns(), EventsDropped(self._unsaid_drops)))
-                    self._unsaid_drops = 0
-                now = time.monotonic()
+                self._fill_batch(stopping)
                 is_beat = stopping or now - last_beat >= HEARTBEAT_SECONDS
-                if batch or is_beat:
-                    with conn.begin():
-                        log.append(conn, self.engine_id, batch)
-                        if is_beat:
-                            self._beat(conn, final=stopping and not self._queue)
-                    batch.clear()
+                if self._batch or is_beat:
+                    self._write(conn, is_beat, final=stopping and not self._queue)
                     last_beat = now if is_beat else last_beat
-                version = conn.exec_driver_sql("PRAGMA data_version").scalar_one()
-                conn.rollback()
-                if version != last_version:
-                    last_version = version
-                    with conn.begin():
-                        newest = log.read_policy(conn)
-                    if newest.version != self._policy.version:
-                        with self._lock:
-                            self._policy = newest
-                            self._lock.notify_all()
-                        pending_since = now
+                if self._watch_policy(conn):
+                    pending_since = now
                 if pending_since is not None and now - pending_since >= IDLE_SECONDS:
                     pending_since = None
-                    self._answer_for_an_idle_engine(batch)
+                    self._answer_for_an_idle_engine()
                 failing = False
             except Exception as e:
                 self.num_write_failures += 1
@@ -237,15 +243,72 @@ class Recorder:
                 self._disconnect()
                 if stopping:
                     break
-            if stopping and not self._queue and not batch:
+            if stopping and not self._queue and not self._batch:
                 break
-            if not (self._queue and len(self._queue) >= BATCH_ITEMS):
+            if failing or len(self._queue) < BATCH_ITEMS:
                 self._wake.wait(FLUSH_SECONDS)
         self._disconnect()
         if self._checkpoint_fd is not None:
             os.close(self._checkpoint_fd)
 
-    def _answer_for_an_idle_engine(self, batch: list[log.Stamped]) -> None:
+    def _fill_batch(self, stopping: bool) -> None:
+        """Move items from the queue to the batch, which keeps those of a write that failed."""
+        while self._queue and len(self._batch) < BATCH_ITEMS:
+            self._batch.append(self._queue.popleft())
+        if stopping and self._unsaid_drops and not self._queue:
+            said = EventsDropped(self._unsaid_drops)
+            self._batch.append((self._step, time.monotonic_ns(), time.time_ns(), said))
+            self._unsaid_drops = 0
+
+    def _write(self, conn: Connection, is_beat: bool, *, final: bool) -> None:
+        try:
+            with conn.begin():
+                log.append(conn, self.engine_id, self._batch)
+                if is_beat:
+                    self._beat(conn, final=final)
+        except ROW_ERRORS as e:
+            # One such row would come back with every try and stop the log for ever. The others are written.
+            logger.error("A row does not go into the log: %s", e)
+            with conn.begin():
+                refused = sum(not self._write_one(conn, item) for item in self._batch)
+                if is_beat:
+                    self._beat(conn, final=final)
+            self._num_refused += refused
+        self._batch.clear()
+
+    def _write_one(self, conn: Connection, item: log.Stamped) -> bool:
+        try:
+            log.append(conn, self.engine_id, [item])
+        except ROW_ERRORS:
+            log.append(conn, self.engine_id, [(*item[:3], EventsDropped(1))])
+            return False
+        return True
+
+    def _watch_policy(self, conn: Connection) -> bool:
+        """Take over a policy that is newer than the one that holds; True if there was one."""
+        raw = conn.connection.driver_connection
+        assert raw is not None
+        # Changes when another connection has committed anything. It means something on one connection only.
+        (data_version,) = raw.execute("PRAGMA data_version").fetchone()
+        if data_version == self._data_version:
+            return False
+        try:
+            with conn.begin():
+                newest = log.read_policy(conn)
+        except PolicyError as e:
+            if str(e) != self._refused_policy:
+                self._refused_policy = str(e)
+                logger.error("The newest policy in %s is not obeyed: %s", self._url.database, e)
+            newest = self._policy
+        self._data_version = data_version
+        if newest.version == self._policy.version:
+            return False
+        with self._lock:
+            self._policy = newest
+            self._lock.notify_all()
+        return True
+
+    def _answer_for_an_idle_engine(self) -> None:
         """No step has begun since the policy changed, so nobody has said that it holds: say that the next step
         obeys."""
         with self._lock:
@@ -255,7 +318,7 @@ class Recorder:
             self._applied_version = policy.version
             step = self._step
         event = policy_applied(policy, is_idle=True, reason="toggle")
-        batch.append((step, time.monotonic_ns(), time.time_ns(), event))
+        self._batch.append((step, time.monotonic_ns(), time.time_ns(), event))
 
     def _beat(self, conn: Connection, *, final: bool) -> None:
         now = time.time_ns()
@@ -282,7 +345,7 @@ class Recorder:
     def _set_autocheckpoint(conn: Connection) -> None:
         raw = conn.connection.driver_connection
         assert raw is not None
-        raw.execute(f"PRAGMA wal_autocheckpoint={log.CHECKPOINT_PAGES}")
+        raw.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
 
     def _disconnect(self) -> None:
         if self._conn is not None:
@@ -291,6 +354,7 @@ class Recorder:
             except SQLAlchemyError as e:
                 logger.debug("Closing a broken connection: %s", e)
             self._conn = None
+            self._data_version = None
 
 
 def policy_applied(versioned: VersionedPolicy, *, is_idle: bool, reason: str) -> PolicyApplied:

@@ -161,7 +161,7 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
 
     def _submit(self, job: CopyJob) -> None:
         if self._thread is None:
-            job.error = "there is no KV cache to copy"
+            job.error = "there is no copy thread: no KV cache was registered, or the worker was shut down"
             self._done.put(job)
             return
         self._jobs.put(job)
@@ -183,6 +183,7 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
                 logger.exception("Copy failed: %s", job.error)
             self._done.put(job)
             self._jobs.task_done()
+        self._jobs.task_done()
 
     def _copy(self, job: CopyJob) -> None:
         sources, targets = (self._regions, self._tier) if job.is_store else (self._tier, self._regions)

@@ -1,33 +1,39 @@
 """vLLM's real Scheduler, KV-cache manager, block pools and this connector, without a model: the worker is simulated.
 
 What is simulated is the machine: the forward pass writes, into each block that it fills, the bytes that belong there,
-and copies really move bytes between two small memories, after a delay, in an order and with failures that the test
-chooses.
-Everything that decides is the real thing.
+and copies really move bytes between small memories, after a delay, in an order and with failures that the test
+chooses. Everything that decides is the real thing.
 """
 
-import json
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+from configs import BLOCK, full_attention, kv_cache_config, mamba, ring_buffer, sliding_window, vllm_config
+from machine import Conditions, CopyTask, Memory, Over, Worker, unfinished
 from sqlalchemy import text
-from vllm.config import CacheConfig, KVTransferConfig, ModelConfig, SchedulerConfig, VllmConfig
+from vllm.config import KVTransferConfig, VllmConfig
+from vllm.distributed.kv_transfer.kv_connector.utils import KVOutputAggregator
+from vllm.distributed.kv_transfer.kv_connector.v1.multi_connector import (
+    MultiConnector,
+    MultiKVConnectorMetadata,
+    MultiKVConnectorWorkerMetadata,
+)
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
-from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash, make_block_hash_with_group_id
+from vllm.v1.core.kv_cache_utils import (
+    get_request_block_hasher,
+    init_none_hash,
+    make_block_hash_with_group_id,
+    resolve_kv_cache_block_sizes,
+)
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import (
-    FullAttentionSpec,
-    KVCacheConfig,
-    KVCacheGroupSpec,
-    KVCacheSpec,
-    KVCacheTensor,
-)
-from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
+from vllm.v1.kv_cache_interface import KVCacheSpec, MambaSpec
+from vllm.v1.outputs import DraftTokenIds, KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadMetadata
 from vllm.v1.structured_output import StructuredOutputManager
@@ -38,46 +44,19 @@ from connector.policy import Policy
 from connector.scheduler import ReStoreScheduler
 from connector.worker_meta import ReStoreWorkerMetadata
 
-BLOCK = 16
-PAGE_BYTES = 64
+__all__ = ["BLOCK", "Engine", "Step", "full_attention", "mamba", "prompt", "ring_buffer", "sliding_window"]
 
-MODEL_CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 64,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "vocab_size": 50_000,
-    "max_position_embeddings": 65_536,
-    "torch_dtype": "float32",
-}
-
-
-def full_attention(block_size: int = BLOCK) -> FullAttentionSpec:
-    return FullAttentionSpec(block_size=block_size, num_kv_heads=1, head_size=8, dtype=torch.float32)
-
-
-@dataclass
-class CopyTask:
-    """One event on its way. It is over `due` steps from now; `error` makes it fail."""
-
-    event: int
-    is_store: bool
-    sources: list[int]
-    targets: list[int]
-    requests: list[str]
-    due: int
-    ranks_left: int = 1
-    error: str | None = None
+OURS = "ReStoreConnector"
+STOCK = "SimpleCPUOffloadConnector"
+WRONG_DRAFT = 3
 
 
 @dataclass
 class Step:
-    """What one step ordered."""
+    """What one step ordered. `meta`: of the connector under test; `metas`: of each child of a `MultiConnector`."""
 
     output: SchedulerOutput
+    metas: tuple[SimpleCPUOffloadMetadata, ...]
     meta: SimpleCPUOffloadMetadata
 
     @property
@@ -86,17 +65,14 @@ class Step:
 
 
 @dataclass
-class Machine:
-    """Two memories and the copies between them. A block holds the key (hash and group) of its content, or None."""
+class _Pass:
+    """One request's part of a forward pass, as it was when the step was scheduled."""
 
-    gpu: list[bytes | None]
-    cpu: list[bytes | None]
-    tasks: list[CopyTask] = field(default_factory=list)
-
-    def run(self, task: CopyTask) -> None:
-        source, target = (self.gpu, self.cpu) if task.is_store else (self.cpu, self.gpu)
-        for s, t in zip(task.sources, task.targets, strict=True):
-            target[t] = source[s]
+    request: Request
+    start: int
+    end: int
+    block_ids: tuple[list[int], ...]
+    is_sampling: bool
 
 
 class Engine:
@@ -107,8 +83,13 @@ class Engine:
         gpu_blocks, cpu_blocks: pool sizes, vLLM's null block included.
         policy: what is in force from the first step on.
         connector: `ReStoreConnector`, or vLLM's `SimpleCPUOffloadConnector` for comparison.
+        children: connectors that a `MultiConnector` holds instead; the last one is the one under test.
         copy_steps: after how many further steps a copy is over; 0 is within its own step.
         groups: one spec a KV-cache group; all have the same page size.
+        world_size: ranks, each with a GPU and a CPU tier of its own.
+        is_async: step N + 1 is scheduled before the output of step N is known.
+        num_draft_tokens: what an EAGLE head proposes a step; `accept` says how many of them are right.
+        load_failure_policy: vLLM's `kv_load_failure_policy`.
     """
 
     def __init__(
@@ -118,12 +99,16 @@ class Engine:
         gpu_blocks: int = 64,
         cpu_blocks: int = 8,
         policy: Policy | None = None,
-        connector: str = "ReStoreConnector",
+        connector: str = OURS,
+        children: Sequence[str] = (),
         copy_steps: int = 0,
         groups: Sequence[KVCacheSpec] | None = None,
         max_num_batched_tokens: int = 8_192,
         max_num_seqs: int = 64,
         world_size: int = 1,
+        is_async: bool = False,
+        num_draft_tokens: int = 0,
+        load_failure_policy: str = "recompute",
         extra: dict[str, Any] | None = None,
         configure: Callable[[VllmConfig], None] | None = None,
     ) -> None:
@@ -135,23 +120,24 @@ class Engine:
         if policy is not None and policy != Policy():
             log.write_policy(self._policy_writer, policy.as_dict(), "test")
         specs = list(groups) if groups is not None else [full_attention()]
-        self.kv_cache_config = _kv_cache_config(specs, gpu_blocks)
+        self.kv_cache_config = kv_cache_config(specs, gpu_blocks)
         page = self.kv_cache_config.kv_cache_tensors[0].size // gpu_blocks
-        self.config = _vllm_config(
+        settings = {"cpu_bytes_to_use_per_rank": page * cpu_blocks, "restore_db": str(folder / "log.db")}
+        self.config = vllm_config(
             folder,
-            connector,
-            {"cpu_bytes_to_use_per_rank": page * cpu_blocks, "restore_db": str(folder / "log.db")} | (extra or {}),
-            max_num_batched_tokens,
-            max_num_seqs,
+            _transfer(connector, list(children), settings | (extra or {}), load_failure_policy),
+            max_num_batched_tokens=max_num_batched_tokens,
+            max_num_seqs=max_num_seqs,
+            is_async=is_async,
+            num_draft_tokens=num_draft_tokens,
         )
         if configure is not None:
             configure(self.config)
         self.config.parallel_config.world_size = world_size
         self.config.cache_config.num_gpu_blocks = gpu_blocks
         init_none_hash(sha256)
-        block_size = max(spec.block_size for spec in specs)
-        self.hash_block_size = min(spec.block_size for spec in specs)
-        self.scheduler = Scheduler(
+        block_size, self.hash_block_size = resolve_kv_cache_block_sizes(self.kv_cache_config, self.config)
+        self.scheduler = (AsyncScheduler if is_async else Scheduler)(
             vllm_config=self.config,
             kv_cache_config=self.kv_cache_config,
             structured_output_manager=StructuredOutputManager(self.config),
@@ -160,22 +146,37 @@ class Engine:
             log_stats=False,
         )
         self._hasher = get_request_block_hasher(self.hash_block_size, sha256)
-        self.connector = self.scheduler.connector
+        whole = self.scheduler.connector
+        self._is_multi = isinstance(whole, MultiConnector)
+        self.children = list(whole.sub_connectors) if isinstance(whole, MultiConnector) else [whole]
+        self.connector = self.children[-1]
         self.manager = self.connector.scheduler_manager
-        self.machine = Machine([None] * gpu_blocks, [None] * cpu_blocks)
-        self.copy_steps = copy_steps
-        self.fail_copies = False
+        self.conditions = Conditions()
+        if copy_steps:
+            self.conditions.copy_steps = lambda rank, is_store: copy_steps
+        self.gpus = [Memory(gpu_blocks) for _ in range(world_size)]
+        self.workers = [
+            [Worker(rank, self.gpus[rank], Memory(cpu_blocks), self.conditions) for rank in range(world_size)]
+            for _ in self.children
+        ]
+        self._aggregator = KVOutputAggregator(world_size)
+        self.accept: Callable[[], int] = lambda: num_draft_tokens
+        self._num_draft_tokens = num_draft_tokens
+        self._depth = 1 if is_async else 0
+        self._scheduled: deque[tuple[Step, list[_Pass]]] = deque()
         self.requests: dict[str, Request] = {}
         self.world_size = world_size
+        self.num_resets = 0
+        self.num_loads_failed = 0
 
     # --- what a client does -----------------------------------------------------------------------------------------
 
     def add(self, request_id: str, tokens: Sequence[int], max_tokens: int = 1_000, **kwargs: Any) -> Request:
         """A request arrives. `tokens`: its prompt."""
+        kwargs.setdefault("sampling_params", SamplingParams(max_tokens=max_tokens, ignore_eos=True))
         request = Request(
             request_id=request_id,
             prompt_token_ids=list(tokens),
-            sampling_params=SamplingParams(max_tokens=max_tokens, ignore_eos=True),
             pooling_params=None,
             block_hasher=self._hasher,
             **kwargs,
@@ -191,47 +192,34 @@ class Engine:
         """The request ends as it would by a stop token: between two steps."""
         self.scheduler.finish_requests(request_id, RequestStatus.FINISHED_STOPPED)
 
+    def reset_tier(self) -> bool:
+        """The CPU tier is to be emptied (vLLM's `reset_prefix_cache` with `reset_connector`). False: not at once."""
+        self.num_resets += 1
+        return self.scheduler.reset_connector_cache()
+
+    def preempt_all(self) -> None:
+        """Every running request gives its GPU blocks back, as when weights are swapped."""
+        self.scheduler.reset_prefix_cache(reset_running_requests=True)
+
     def set_policy(self, **changes: Any) -> None:
         """Change the policy as the app does, and wait until the engine's recorder has seen it."""
         version = log.write_policy(self._policy_writer, changes, "test").version
-        recorder = self.connector._recorder
-        recorder.await_policy(version)
+        assert self.connector._recorder.await_policy(version)
 
     # --- what the machine does --------------------------------------------------------------------------------------
 
     def step(self) -> Step:
-        """One scheduler step, its forward pass, and the copies that are over by then."""
-        output = self.scheduler.schedule()
-        meta = output.kv_connector_metadata
-        assert isinstance(meta, SimpleCPUOffloadMetadata)
-        if meta.need_flush:
-            for task in self.machine.tasks:
-                task.due = 0
-        self._forward(output)
-        self._submit(meta)
-        connector_output = self._complete()
-        sampled = []
-        for request_id, count in output.num_scheduled_tokens.items():
-            request = self.requests[request_id]
-            # num_computed_tokens was advanced by schedule(); the last prompt token in it means that a token is sampled.
-            done = request.num_computed_tokens >= request.num_tokens and count > 0
-            sampled.append([7 + request.num_output_tokens] if done else [])
-        ids = list(output.num_scheduled_tokens)
-        self.scheduler.update_from_output(
-            output,
-            ModelRunnerOutput(
-                req_ids=ids,
-                req_id_to_index={r: i for i, r in enumerate(ids)},
-                sampled_token_ids=sampled,
-                kv_connector_output=connector_output,
-            ),
-        )
-        return Step(output, meta)
+        """One scheduler step, its forward pass, and the copies that are over by then. With async scheduling the
+        forward pass is that of the step before."""
+        step = self._schedule()
+        while len(self._scheduled) > (self._depth if step.scheduled else 0):
+            self._execute()
+        return step
 
     def steps(self, count: int) -> list[Step]:
         return [self.step() for _ in range(count)]
 
-    def settle(self, limit: int = 200) -> list[Step]:
+    def settle(self, limit: int = 400) -> list[Step]:
         """Step until the engine has nothing to do any more."""
         done: list[Step] = []
         while self.scheduler.has_requests():
@@ -239,63 +227,123 @@ class Engine:
             assert len(done) < limit, "the engine does not come to rest"
         return done
 
-    def _forward(self, output: SchedulerOutput) -> None:
-        for request_id in output.num_scheduled_tokens:
+    def _schedule(self) -> Step:
+        output = self.scheduler.schedule()
+        whole = output.kv_connector_metadata
+        metas = whole.metadata if isinstance(whole, MultiKVConnectorMetadata) else (whole,)
+        step = Step(output, metas, metas[-1])
+        passes = []
+        for request_id, count in output.num_scheduled_tokens.items():
             request = self.requests[request_id]
-            tokens = request.num_computed_tokens
-            for g, ids in enumerate(self.scheduler.kv_cache_manager.get_block_ids(request_id)):
-                size = self.kv_cache_config.kv_cache_groups[g].kv_cache_spec.block_size
-                scale = size // self.hash_block_size
-                for i in range(min(tokens // size, len(ids), len(request.block_hashes) // scale)):
-                    if ids[i]:
-                        key = make_block_hash_with_group_id(request.block_hashes[(i + 1) * scale - 1], g)
-                        self.machine.gpu[ids[i]] = key
-
-    def _submit(self, meta: SimpleCPUOffloadMetadata) -> None:
-        error = "the test said so" if self.fail_copies else None
-        if meta.load_event >= 0:
-            requests = list(meta.load_event_to_reqs[meta.load_event])
-            self.machine.tasks.append(
-                CopyTask(meta.load_event, False, meta.load_cpu_blocks, meta.load_gpu_blocks, requests, self.copy_steps)
+            end = request.num_computed_tokens
+            block_ids = self.scheduler.kv_cache_manager.get_block_ids(request_id)
+            passes.append(
+                _Pass(request, end - count, end, tuple(map(list, block_ids)), not request.is_prefill_chunk)
             )
-        if meta.store_event >= 0:
-            self.machine.tasks.append(
-                CopyTask(
-                    meta.store_event,
-                    True,
-                    list(meta.store_gpu_blocks),
-                    list(meta.store_cpu_blocks),
-                    [],
-                    self.copy_steps,
-                    self.world_size,
-                    error,
-                )
-            )
+        self._scheduled.append((step, passes))
+        return step
 
-    def _complete(self) -> KVConnectorOutput:
-        loaded: set[str] = set()
-        stored: dict[int, int] = {}
-        failed: dict[int, str] = {}
-        left: list[CopyTask] = []
-        for task in self.machine.tasks:
-            if task.due > 0:
-                task.due -= 1
-                left.append(task)
+    def _execute(self) -> None:
+        step, passes = self._scheduled.popleft()
+        for workers, meta in zip(self.workers, step.metas, strict=True):
+            for worker in workers:
+                if meta.need_flush:
+                    worker.flush()
+        self._forward(passes)
+        for workers, meta in zip(self.workers, step.metas, strict=True):
+            for worker in workers:
+                worker.submit(meta)
+        ids = list(step.scheduled)
+        sampled = [self._sample(p, step.output) for p in passes]
+        outputs: list[ModelRunnerOutput | None] = [
+            ModelRunnerOutput(
+                req_ids=ids,
+                req_id_to_index={r: i for i, r in enumerate(ids)},
+                sampled_token_ids=sampled,
+                kv_connector_output=connector_output,
+            )
+            for connector_output in self._reports()
+        ]
+        aggregated = self._aggregator.aggregate(outputs)
+        assert aggregated is not None
+        self.scheduler.update_from_output(step.output, aggregated)
+        if self._num_draft_tokens and not self._depth:
+            self.scheduler.update_draft_token_ids(DraftTokenIds(ids, [self._draft(p.request) for p in passes]))
+        for p in passes:
+            self._write(p, computed=min(p.end, p.request.num_computed_tokens) if p.is_sampling else p.end)
+
+    def _reports(self) -> list[KVConnectorOutput]:
+        """What each rank says."""
+        reports = []
+        for rank in range(self.world_size):
+            overs = [workers[rank].complete() for workers in self.workers]
+            metas = tuple(ReStoreWorkerMetadata(o.stored, o.failed_stores) if o.stored else None for o in overs)
+            meta = metas[-1]
+            if self._is_multi:
+                meta = MultiKVConnectorWorkerMetadata(metas) if any(metas) else None
+            report = KVConnectorOutput(
+                finished_recving=set().union(*(o.loaded for o in overs)) or None, kv_connector_worker_meta=meta
+            )
+            for over in overs:
+                self._report_failed_loads(report, over)
+            reports.append(report)
+        return reports
+
+    def _report_failed_loads(self, report: KVConnectorOutput, over: Over) -> None:
+        """As the worker half does: block by block, or by request where a model has several groups."""
+        self.num_loads_failed += len(over.failed_loads)
+        if len(self.kv_cache_config.kv_cache_groups) == 1:
+            report.invalid_block_ids |= over.failed_load_blocks
+        else:
+            report.failed_recving |= over.failed_loads
+
+    def _forward(self, passes: list[_Pass]) -> None:
+        """Read what lies before, write what is computed. A block that is not full holds bytes of no key."""
+        for p in passes:
+            if p.start and not p.request.is_finished():
+                self._read(p)
+            self._write(p, computed=p.end)
+
+    def _read(self, p: _Pass) -> None:
+        """Attention reads the whole prefix: each full block must hold what belongs there."""
+        if p.request.num_computed_tokens < p.start:
+            return  # preempted meanwhile: what this pass computes is thrown away
+        for g, ids in enumerate(p.block_ids):
+            if not self.is_checked(g):
                 continue
-            if task.error is None:
-                self.machine.run(task)
-            if not task.is_store:
-                loaded.update(task.requests)
-                continue
-            stored[task.event] = stored.get(task.event, 0) + 1
-            if task.error is not None:
-                failed[task.event] = task.error
-            task.ranks_left -= 1
-            if task.ranks_left:
-                left.append(task)
-        self.machine.tasks = left
-        meta = ReStoreWorkerMetadata(stored, failed) if stored else None
-        return KVConnectorOutput(finished_recving=loaded or None, kv_connector_worker_meta=meta)
+            size, scale = self.block_size(g), self.block_size(g) // self.hash_block_size
+            for i in range(min(p.start // size, len(ids), len(p.request.block_hashes) // scale)):
+                if ids[i]:
+                    key = make_block_hash_with_group_id(p.request.block_hashes[(i + 1) * scale - 1], g)
+                    for rank, gpu in enumerate(self.gpus):
+                        assert gpu.read(ids[i]) == key, (
+                            f"rank {rank} computes {p.request.request_id} from wrong bytes: group {g}, block {i}"
+                        )
+
+    def _write(self, p: _Pass, computed: int) -> None:
+        for g, ids in enumerate(p.block_ids):
+            size, scale = self.block_size(g), self.block_size(g) // self.hash_block_size
+            for i in range(p.start // size, min(-(-p.end // size), len(ids))):
+                if not ids[i]:
+                    continue
+                full_hashes = min(computed, (i + 1) * size) // self.hash_block_size
+                if full_hashes > i * scale and full_hashes <= len(p.request.block_hashes):
+                    content = make_block_hash_with_group_id(p.request.block_hashes[full_hashes - 1], g)
+                else:
+                    content = unfinished(p.request.request_id, g, i, p.start, p.end)
+                for gpu in self.gpus:
+                    gpu.write(ids[i], content)
+
+    def _sample(self, p: _Pass, output: SchedulerOutput) -> list[int]:
+        if not p.is_sampling:
+            return []
+        drafts = output.scheduled_spec_decode_tokens.get(p.request.request_id) or []
+        accepted = min(len(drafts), self.accept()) if drafts else 0
+        first = p.request.num_output_tokens
+        return [_token(first + n) for n in range(accepted + 1)]
+
+    def _draft(self, request: Request) -> list[int]:
+        return [WRONG_DRAFT] * self._num_draft_tokens
 
     # --- what a test asks -------------------------------------------------------------------------------------------
 
@@ -304,10 +352,35 @@ class Engine:
         assert isinstance(self.manager, ReStoreScheduler)
         return self.manager
 
+    @property
+    def cpus(self) -> list[Memory]:
+        """The CPU tier of the connector under test, rank by rank."""
+        return [worker.cpu for worker in self.workers[-1]]
+
+    @property
+    def tasks(self) -> list[CopyTask]:
+        """Copies of the connector under test that are not over."""
+        return [task for worker in self.workers[-1] for task in worker.tasks]
+
+    @property
+    def num_running(self) -> int:
+        return len(self.scheduler.running)
+
+    def is_checked(self, group: int) -> bool:
+        """Whether a block at one position of this group holds the tokens of that position."""
+        return not isinstance(self.kv_cache_config.kv_cache_groups[group].kv_cache_spec, MambaSpec) and (
+            group in self.kv_cache_config.prefix_cacheable_group_ids
+        )
+
+    def block_size(self, group: int = 0) -> int:
+        """Tokens a block of a group covers, over all ranks of its context parallelism."""
+        if hasattr(self.manager, "group_block_sizes"):
+            return self.manager.group_block_sizes[group]
+        return self.kv_cache_config.kv_cache_groups[group].kv_cache_spec.block_size
+
     def keys(self, request_id: str, group: int = 0) -> list[bytes]:
         """The keys of a request's full blocks, head first."""
-        size = self.kv_cache_config.kv_cache_groups[group].kv_cache_spec.block_size
-        scale = size // self.hash_block_size
+        scale = self.block_size(group) // self.hash_block_size
         hashes = self.requests[request_id].block_hashes
         return [make_block_hash_with_group_id(hashes[(i + 1) * scale - 1], group) for i in range(len(hashes) // scale)]
 
@@ -316,19 +389,29 @@ class Engine:
         cached = self.manager.cpu_block_pool.cached_block_hash_to_block
         return [cached.get_one_block(key) is not None for key in self.keys(request_id, group)]
 
+    def prefix_in_cpu(self, request_id: str, group: int = 0) -> int:
+        """How many blocks, from the head on without a gap, the CPU tier can answer for."""
+        found = self.in_cpu(request_id, group)
+        return found.index(False) if False in found else len(found)
+
     def evict(self, request_id: str, *indices: int, group: int = 0) -> None:
         """The CPU tier loses blocks, as if other content had needed their place: through the pool's own allocation."""
-        pool = self.manager.cpu_block_pool
         keys = self.keys(request_id, group)
         for index in indices:
-            block = pool.cached_block_hash_to_block.get_one_block(keys[index])
-            assert block is not None, f"block {index} is not there to be evicted"
-            assert block.ref_cnt == 0
-            pool.free_block_queue.remove(block)
-            pool.free_block_queue.prepend_n([block])
-            (taken,) = pool.get_new_blocks(1)
-            assert taken is block
-            pool.free_blocks([taken])
+            assert self.evict_key(keys[index]), f"block {index} is not there to be evicted"
+
+    def evict_key(self, key: bytes) -> bool:
+        """False: the tier does not have it, or it is in use."""
+        pool = self.manager.cpu_block_pool
+        block = pool.cached_block_hash_to_block.get_one_block(key)
+        if block is None or block.ref_cnt:
+            return False
+        pool.free_block_queue.remove(block)
+        pool.free_block_queue.prepend_n([block])
+        (taken,) = pool.get_new_blocks(1)
+        assert taken is block
+        pool.free_blocks([taken])
+        return True
 
     def forget_gpu_prefixes(self) -> None:
         """The GPU prefix cache is gone (other requests took the blocks)."""
@@ -337,11 +420,16 @@ class Engine:
     def close(self) -> None:
         """Flush the log."""
         self.scheduler.shutdown()
+        self._policy_writer.dispose()
 
     def sql(self, query: str) -> list[tuple[Any, ...]]:
         """Ask the log, as any program may. Close the engine first to see everything."""
-        with log.open_reader(self.url).connect() as conn:
-            return [tuple(row) for row in conn.execute(text(query))]
+        reader = log.open_reader(self.url)
+        try:
+            with reader.connect() as conn:
+                return [tuple(row) for row in conn.execute(text(query))]
+        finally:
+            reader.dispose()
 
 
 def prompt(seed: int, blocks: int, extra: int = 1, block_size: int = BLOCK) -> list[int]:
@@ -349,38 +437,24 @@ def prompt(seed: int, blocks: int, extra: int = 1, block_size: int = BLOCK) -> l
     return [1_000 * (seed + 1) + i % 1_000 for i in range(blocks * block_size + extra)]
 
 
-def _vllm_config(
-    folder: Path, connector: str, extra: dict[str, Any], max_num_batched_tokens: int, max_num_seqs: int
-) -> VllmConfig:
-    model = folder / "model"
-    model.mkdir(exist_ok=True)
-    (model / "config.json").write_text(json.dumps(MODEL_CONFIG))
-    max_len = 32_768
-    return VllmConfig(
-        model_config=ModelConfig(
-            model=str(model), skip_tokenizer_init=True, dtype="float32", max_model_len=max_len, seed=0
-        ),
-        cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=True),
-        scheduler_config=SchedulerConfig(
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            max_model_len=max_len,
-            enable_chunked_prefill=True,
-            is_encoder_decoder=False,
-            async_scheduling=False,
-        ),
-        kv_transfer_config=KVTransferConfig(kv_connector=connector, kv_role="kv_both", kv_connector_extra_config=extra),
-    )
+def _token(position: int) -> int:
+    """What the model samples as a request's output at this position."""
+    return 7 + position
 
 
-def _kv_cache_config(specs: list[KVCacheSpec], num_blocks: int) -> KVCacheConfig:
-    page = specs[0].page_size_bytes
-    names = [f"layer.{g}" for g in range(len(specs))]
-    return KVCacheConfig(
-        num_blocks=num_blocks,
-        kv_cache_tensors=[
-            KVCacheTensor(size=page * num_blocks, layers=[n], layer_stride=page * num_blocks, block_stride=page)
-            for n in names
-        ],
-        kv_cache_groups=[KVCacheGroupSpec([n], spec) for n, spec in zip(names, specs, strict=True)],
+def _transfer(
+    connector: str, children: list[str], settings: dict[str, Any], load_failure_policy: str
+) -> KVTransferConfig:
+    if children:
+        settings = {
+            "connectors": [
+                {"kv_connector": c, "kv_role": "kv_both", "kv_connector_extra_config": settings} for c in children
+            ]
+        }
+        connector = "MultiConnector"
+    return KVTransferConfig(
+        kv_connector=connector,
+        kv_role="kv_both",
+        kv_connector_extra_config=settings,
+        kv_load_failure_policy=load_failure_policy,
     )

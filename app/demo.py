@@ -1,0 +1,205 @@
+"""`vllm-restore demo`: chats against a running server, re-store off and then on, and a table of what came from where.
+
+A round is the same work with other words, so that no round lives on what the one before has cached. The policy that was
+set before is set again at the end, however it ends.
+"""
+
+import asyncio
+import math
+import os
+import signal
+import statistics
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import httpx2
+from openai import APIError, AsyncOpenAI
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from app.demo_workload import PASSER_TOKENS, Round, Size, Workload
+
+ROUNDS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("off", {"enabled": False}),
+    ("tracked", {"enabled": True, "mode": "tracked"}),
+)
+POLICY_KEYS = ("enabled", "mode", "max_restore_blocks_per_step")
+# What passes by, as a share of the cache that it shall push the chats out of; and the most, so that a large cache makes
+# no endless demo.
+OVERFLOW = 1.15
+MAX_PASSERS = 40
+APPLY_DEADLINE_S = 30.0
+
+
+class DemoError(Exception):
+    """The demo cannot run. The message is one line: why, and what to do."""
+
+
+def run(url: str, num_chats: int, num_turns: int, seed: int, api_key: str | None) -> int:
+    """Runs both rounds and prints the table. Returns an exit status: 130 after Ctrl-C.
+
+    Raises:
+        DemoError: no such server, or one that refuses.
+    """
+    key = api_key or os.environ.get("VLLM_API_KEY") or None
+    try:
+        asyncio.run(_run(url.rstrip("/"), num_chats, num_turns, seed, key))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 130
+    except (APIError, httpx2.HTTPError, ExceptionGroup) as error:
+        raise DemoError(f"the server at {url} failed: {_first(error)}") from error
+    return 0
+
+
+async def _run(url: str, num_chats: int, num_turns: int, seed: int, key: str | None) -> None:
+    console = Console()
+    _end_like_ctrl_c()
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with (
+        httpx2.AsyncClient(base_url=f"{url}/restore/api", headers=headers, timeout=60) as api,
+        AsyncOpenAI(base_url=f"{url}/v1", api_key=key or "none", timeout=600, max_retries=0) as client,
+    ):
+        before = (await _get(api, url, "/policy"))["policy"]
+        engine = _live_engine(await _get(api, url, "/engines"))
+        model = (await client.models.list()).data[0].id
+        size = _size(engine, num_chats, num_turns, console)
+        console.print(
+            f"{num_chats} chats of {num_turns} turns. One-shot prompts pass by: {size.num_during} while the chats are "
+            f"answered, {size.num_between} between two turns."
+        )
+        rounds: list[Round] = []
+        async with _policy_kept(api, before, console):
+            with _bar(console) as bar:
+                task = bar.add_task("", total=len(ROUNDS) * size.num_requests)
+                for label, change in ROUNDS:
+                    bar.update(task, description=f"re-store {label}")
+                    await _set_policy(api, change)
+                    since = time.time_ns()
+                    # The time is part of the seed: a second demo must not find what the first one left in the caches.
+                    workload = Workload(client, model, size, f"{seed} {since}", lambda: bar.advance(task))
+                    played = await workload.play(label)
+                    played.summary = await _get(api, url, f"/summary?since={since}")
+                    rounds.append(played)
+    console.print(_table(rounds))
+    console.print(f"What is behind it: {url}/restore/")
+
+
+def _size(engine: dict[str, Any], num_chats: int, num_turns: int, console: Console) -> Size:
+    tier_tokens = engine["num_cpu_blocks"] * engine["hash_block_size"]
+    gpu_tokens = engine["num_gpu_blocks"] * engine["hash_block_size"]
+    during, between = (math.ceil(OVERFLOW * tokens / PASSER_TOKENS) for tokens in (tier_tokens, gpu_tokens))
+    if max(during, between) > MAX_PASSERS:
+        console.print(
+            f"The GPU's cache holds {gpu_tokens:,} tokens and the CPU tier {tier_tokens:,}: too many for this demo to "
+            "overflow, so expect few evictions. `vllm-restore serve` without a model starts with small ones."
+        )
+    return Size(num_chats, num_turns, min(during, MAX_PASSERS), min(between, MAX_PASSERS))
+
+
+def _live_engine(engines: list[dict[str, Any]]) -> dict[str, Any]:
+    live = [engine for engine in engines if engine["is_live"]]
+    if not live:
+        raise DemoError("no engine is writing the log of this server; was it started by `vllm-restore serve`?")
+    return live[-1]
+
+
+async def _get(api: httpx2.AsyncClient, url: str, path: str) -> Any:
+    try:
+        response = await api.get(path)
+    except httpx2.TransportError as error:
+        raise DemoError(f"no server at {url}; start one with `make serve`, or name yours: --url") from error
+    if response.status_code == 404:
+        raise DemoError(f"the server at {url} has no /restore; start it with `vllm-restore serve`")
+    _refuse_errors(response)
+    return response.json()
+
+
+async def _set_policy(api: httpx2.AsyncClient, change: dict[str, Any]) -> None:
+    response = await api.put("/policy", json=change)
+    _refuse_errors(response)
+    state = response.json()
+    deadline = time.monotonic() + APPLY_DEADLINE_S
+    while any(engine["is_pending"] for engine in state["engines"]):
+        if time.monotonic() > deadline:
+            raise DemoError(f"the engine has not applied {change} within {APPLY_DEADLINE_S:.0f} s")
+        await asyncio.sleep(0.2)
+        state = (await api.get("/policy")).raise_for_status().json()
+
+
+def _refuse_errors(response: httpx2.Response) -> None:
+    if response.is_success:
+        return
+    try:
+        detail = response.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        detail = response.text[:200]
+    raise DemoError(f"the server refused {response.request.method} {response.request.url.path}: {detail}")
+
+
+@asynccontextmanager
+async def _policy_kept(api: httpx2.AsyncClient, policy: dict[str, Any], console: Console) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        try:
+            await api.put("/policy", json={key: policy[key] for key in POLICY_KEYS})
+        except httpx2.HTTPError as error:
+            console.print(f"The policy could not be set back to {policy}: {error or type(error).__name__}")
+
+
+def _end_like_ctrl_c() -> None:
+    # A SIGTERM, too, must not leave somebody's engine with the demo's policy.
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+def _first(error: Exception) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return _first(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    return str(error) or type(error).__name__
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    )
+
+
+def _table(rounds: list[Round]) -> Table:
+    table = Table()
+    table.add_column("")
+    for played in rounds:
+        table.add_column(f"re-store {played.label}", justify="right")
+    rows: list[tuple[str, Callable[[Round], str]]] = [
+        ("chats: prompt tokens from cache", lambda r: _share(r.cached_tokens, r.prompt_tokens)),
+        ("chats: TTFT p50", lambda r: f"{statistics.median(r.ttft_s) * 1000:,.0f} ms"),
+        ("chats: TTFT p90", lambda r: f"{_p90(r.ttft_s) * 1000:,.0f} ms"),
+        ("all prompts: GPU hit", lambda r: _of_all(r, "gpu_hit_tokens")),
+        ("all prompts: CPU hit", lambda r: _of_all(r, "cpu_hit_tokens")),
+        ("  of it thanks to re-store", lambda r: _of_all(r, "restored_hit_tokens")),
+        ("blocks stored", lambda r: f"{r.summary['stored_blocks']:,}"),
+        ("blocks re-stored", lambda r: f"{r.summary['restored_blocks']:,}"),
+        ("blocks evicted", lambda r: f"{r.summary['evicted_blocks']:,}"),
+        ("blocks loaded", lambda r: f"{r.summary['loaded_blocks']:,}"),
+        ("took", lambda r: f"{r.seconds:,.0f} s"),
+    ]
+    for name, value in rows:
+        table.add_row(name, *(value(played) for played in rounds))
+    return table
+
+
+def _of_all(played: Round, name: str) -> str:
+    tokens = played.summary["tokens"]
+    return _share(tokens[name], tokens["prompt_tokens"])
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "—"
+
+
+def _p90(values: list[float]) -> float:
+    return statistics.quantiles(values, n=10, method="inclusive")[-1] if len(values) > 1 else values[0]

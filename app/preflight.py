@@ -1,0 +1,110 @@
+"""What can be known to go wrong before vLLM is started, each as one clear line. Imports nothing of vLLM."""
+
+import errno
+import os
+import re
+import socket
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+DEFAULT_PORT = 8000
+
+
+class PreflightError(Exception):
+    """Starting would fail. The message is one line: what is wrong and what to do."""
+
+
+def check_port(host: str | None, port: int) -> None:
+    """Raises PreflightError where nothing could listen on `host` (None: every address) and `port`."""
+    family = socket.AF_INET6 if host and ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # As vLLM binds: a socket in TIME_WAIT is no obstacle, a listener is.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host or "", port))
+        except OSError as error:
+            where = f"port {port}" if host in (None, "", "0.0.0.0", "::") else f"{host} port {port}"
+            if error.errno == errno.EADDRINUSE:
+                raise PreflightError(
+                    f"{where} is in use by another program; stop that one, or serve elsewhere: "
+                    f"make serve PORT={port + 1}, or --port {port + 1}"
+                ) from error
+            if error.errno == errno.EACCES:
+                raise PreflightError(f"{where} needs more rights than you have; take a port from 1024 on") from error
+            raise PreflightError(f"cannot listen on {where}: {error.strerror or error}") from error
+
+
+def port_named_in(arguments: Sequence[str]) -> int | None:
+    """The port that a command line names outright, or vLLM's default; None where only vLLM's own parser can tell."""
+    if any(argument.split("=", 1)[0] in ("--config", "--uds", "--headless", "-h", "--help") for argument in arguments):
+        return None
+    for index, argument in enumerate(arguments):
+        flag, _, value = argument.partition("=")
+        if flag == "--port":
+            text = value or (arguments[index + 1] if index + 1 < len(arguments) else "")
+            return int(text) if text.isdecimal() else None
+        if flag.startswith("--help="):
+            return None
+    return DEFAULT_PORT
+
+
+def check_model(model: str, revision: str | None) -> None:
+    """Raises PreflightError where `model` is neither a folder with a model nor one that the Hugging Face Hub has.
+
+    Names with a scheme (`s3://…`) and single files are vLLM's to judge.
+    """
+    if "://" in model or os.environ.get("VLLM_USE_MODELSCOPE", "").lower() in ("1", "true"):
+        return
+    path = Path(model).expanduser()
+    if path.is_file():
+        return
+    if path.is_dir():
+        if not any((path / name).exists() for name in ("config.json", "params.json")):
+            raise PreflightError(f"{path} holds no model: there is no config.json in it")
+        return
+    if path.is_absolute() or model.startswith(("~", ".")) or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", model):
+        raise PreflightError(f"there is no folder {model}; give a folder with a model, or a Hugging Face name")
+    _check_hub(model, revision)
+
+
+def _check_hub(model: str, revision: str | None) -> None:
+    # Only now: it costs a quarter of a second, and a local model never needs it.
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    # As Any: its type is only partly known.
+    hub: Any = import_module("huggingface_hub")
+    try:
+        hub.hf_hub_download(model, "config.json", revision=revision)
+    except GatedRepoError as error:
+        raise PreflightError(
+            f"{model} is gated: accept its terms on its page, then set HF_TOKEN to a token that may read it"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise PreflightError(
+            f"the Hugging Face Hub has no model {model} (or it is private: set HF_TOKEN); "
+            "nor is there a folder of that name here"
+        ) from error
+    except RevisionNotFoundError as error:
+        raise PreflightError(f"{model} has no revision {revision}") from error
+    except LocalEntryNotFoundError as error:
+        raise PreflightError(
+            f"{model} is not in the local cache and the Hugging Face Hub cannot be reached; check the network, give a "
+            "folder, or leave the model out to serve the embedded one"
+        ) from error
+    except EntryNotFoundError:
+        return  # Not every model has a config.json (Mistral's own format, GGUF): vLLM knows.
+    except (HfHubHTTPError, OSError) as error:
+        raise PreflightError(f"{model} cannot be fetched from the Hugging Face Hub: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -1,0 +1,65 @@
+"""The log itself: rows by page, and the same rows as they are written."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from app.deps import Context
+from app.examples import EVENT_PAGE, example
+from app.models import EventKind, EventPage
+from app.queries import events as queries
+
+router = APIRouter(tags=["events"])
+
+Kinds = Annotated[list[EventKind] | None, Query(description="Only these kinds; may be given several times")]
+RequestId = Annotated[str | None, Query(max_length=500, description="Only this request's rows: an id or its start")]
+Seq = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
+
+
+@router.get("/api/events", responses=example(200, EVENT_PAGE))
+def get_events(
+    context: Context,
+    after: Seq = None,
+    before: Seq = None,
+    kind: Kinds = None,
+    request: RequestId = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> EventPage:
+    """Rows in the order of the log: the next after `after`, or the last before `before`, or else the last of all."""
+    with context.snapshot() as conn:
+        return queries.read_page(conn, after, before, kind, request, limit)
+
+
+def _start(
+    context: Context,
+    after: Seq = None,
+    last_event_id: Annotated[str | None, Header(description="The id of the last row that the client has")] = None,
+) -> int:
+    """Where a stream begins. A dependency, so that a log that cannot be read is a 503 and not a broken stream."""
+    with context.snapshot() as conn:
+        newest = queries.newest_seq(conn)
+    # A reconnecting client sends the header, and its URL may still carry the `after` that it began with.
+    if last_event_id is not None and last_event_id.isdecimal():
+        after = int(last_event_id)
+    # A number from another log's future would wait for ever.
+    return newest if after is None or after > newest else after
+
+
+@router.get(
+    "/api/events/stream",
+    response_class=EventSourceResponse,
+    responses={
+        200: {"description": "`event: log`: an EventRow, its seq as id; `event: gap`: a Gap; comments meanwhile"},
+    },
+)
+async def stream_events(
+    context: Context,
+    start: Annotated[int, Depends(_start)],
+    kind: Kinds = None,
+    request: RequestId = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Rows as they are written, from now on or after the given row. Resumes by `Last-Event-ID`."""
+    async for item in context.tailer.stream(start, context.settings.heartbeat_seconds, kind, request):
+        yield item

@@ -1,0 +1,21 @@
+"""Is the app well? The one API route that needs no key."""
+
+from fastapi import APIRouter, Response
+
+from app.deps import Context
+from app.examples import HEALTH, example
+from app.models import Health
+from app.queries import health as queries
+
+router = APIRouter(tags=["health"])
+
+
+@router.get(
+    "/healthz", responses={**example(200, HEALTH), **example(503, HEALTH, "Degraded: `detail` says why", Health)}
+)
+def get_health(response: Response, context: Context) -> Health:
+    """`ok`, or `degraded` with the reason and status 503."""
+    health = queries.read_health(context)
+    if health.status != "ok":
+        response.status_code = 503
+    return health

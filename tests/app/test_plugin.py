@@ -1,0 +1,116 @@
+"""The routes inside a server that is not ours, as vLLM's is: its own errors, CORS for everyone, its own arguments."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from argparse import Namespace
+from types import SimpleNamespace
+
+import pytest
+from fastapi import FastAPI, HTTPException
+from fastapi.responses import JSONResponse
+from fastapi.testclient import TestClient
+from starlette.exceptions import HTTPException as AnyHTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from app.plugin import ReStorePlugin, settings_from
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """Build a server as vLLM builds its own, with the plugin attached; returns a client and the plugin."""
+
+    def make(db, *, engine_client=None, api_key=None, client="127.0.0.1", address="127.0.0.1:8000"):
+        monkeypatch.setenv("VLLM_RESTORE_DB", db)
+        app = FastAPI()
+        app.state.args = Namespace(api_key=api_key, host=None)
+
+        @app.get("/v1/models")
+        def models():
+            return {"object": "list"}
+
+        @app.get("/v1/fail")
+        def fail():
+            raise HTTPException(400, "theirs")
+
+        plugin = ReStorePlugin()
+        plugin.attach_router(app)
+        app.add_exception_handler(
+            AnyHTTPException, lambda _, e: JSONResponse({"error": {"message": e.detail}}, e.status_code)
+        )
+        app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])
+        asyncio.run(plugin.init_state(engine_client, app.state, app.state.args))
+        return TestClient(app, base_url=f"http://{address}", client=(client, 50000)), plugin
+
+    return make
+
+
+def test_it_is_what_vllm_asks_of_an_endpoint_plugin():
+    plugin = ReStorePlugin()
+    assert plugin.name == "vllm_restore"
+    assert plugin.required_tasks is None
+    assert asyncio.iscoroutinefunction(plugin.init_state)
+
+
+def test_ours_and_theirs_stay_apart(make_log, host):
+    log = make_log()
+    client, _ = host(log.path)
+    assert client.get("/v1/models").json() == {"object": "list"}
+    assert client.get("/v1/fail").json() == {"error": {"message": "theirs"}}
+    assert client.get("/nope").json() == {"error": {"message": "Not Found"}}
+    assert "detail" in client.get("/restore/api/nope").json()
+    assert client.get("/restore/api/policy").json()["can_change"] is True
+    assert list(client.get("/openapi.json").json()["paths"]) == ["/v1/models", "/v1/fail"]
+
+
+def test_leave_that_the_server_gives_every_page_does_not_open_ours(make_log, host):
+    client, _ = host(make_log().path)
+    headers = {"origin": "https://evil.example"}
+    assert client.get("/v1/models", headers=headers).status_code == 200
+    assert client.get("/restore/api/policy", headers=headers).status_code == 403
+    preflight = {**headers, "access-control-request-method": "PUT"}
+    assert client.options("/restore/api/policy", headers=preflight).status_code == 200
+    assert client.put("/restore/api/policy", json={"enabled": False}, headers=headers).status_code == 403
+    assert client.get("/restore/api/policy").json()["version"] == 0
+
+
+@pytest.mark.parametrize("how", ["missing", "broken", "postgresql"])
+def test_log_that_cannot_be_used_never_stops_the_server(tmp_path, host, caplog, how):
+    path = tmp_path / "log.db"
+    if how == "broken":
+        path.write_text("not a database")
+    with caplog.at_level(logging.WARNING):
+        client, _ = host("postgresql://x/y" if how == "postgresql" else str(path))
+    assert "no log to show yet" in caplog.text
+    assert client.get("/v1/models").status_code == 200
+    assert client.get("/restore/api/policy").status_code == 503
+    assert client.get("/restore/healthz").status_code == 503
+
+
+def test_servers_key_is_ours(make_log, host):
+    client, _ = host(make_log().path, api_key=["k1", "k2"], client="10.0.0.7", address="gpu.example")
+    assert client.get("/restore/api/policy").status_code == 401
+    assert client.get("/restore/api/policy", headers={"authorization": "Bearer k2"}).status_code == 200
+
+
+def test_option_goes_before_the_variable_and_empty_keys_are_none(monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "from-env")
+    assert settings_from(Namespace(api_key=["opt"], host="GPU-box")).api_keys == ("opt",)
+    assert settings_from(Namespace(api_key=None, host=None)).api_keys == ("from-env",)
+    assert settings_from(Namespace(api_key=[""], host=None)).api_keys == ()
+    monkeypatch.delenv("VLLM_API_KEY")
+    assert settings_from(Namespace(api_key=None, host=None)).api_keys == ()
+    assert settings_from(Namespace(api_key=None, host="GPU-box")).bound_host == "gpu-box"
+    monkeypatch.setenv("VLLM_RESTORE_ALLOWED_HOSTS", " gpu.example, ,Vllm ")
+    assert settings_from(None).allowed_hosts == ("gpu.example", "vllm")
+
+
+def test_engine_that_died_shows_in_health(make_log, host):
+    client, _ = host(make_log().path, engine_client=SimpleNamespace(errored=True, is_running=False))
+    assert client.get("/restore/healthz").status_code == 503
+
+
+def test_importing_it_loads_no_vllm():
+    code = "import sys, app.plugin; sys.exit('vllm' in sys.modules or 'torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})

@@ -1,0 +1,112 @@
+"""A log that is being written: a real `Recorder` whose steps a thread takes, told by the test what happens in them."""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+
+from sqlalchemy import URL
+
+from connector import log
+from connector.events import (
+    BlocksStored,
+    ChainExtended,
+    Event,
+    Lookup,
+    RequestFinished,
+    RequestStarted,
+    StepTaken,
+)
+from connector.recorder import EngineInfo, KVGroup, Recorder
+
+BLOCK_TOKENS = 32
+CPU_BLOCKS = 64
+INFO = EngineInfo(
+    engine_uid="live",
+    dp_index=0,
+    model="live-model",
+    vllm_version="0.32.0",
+    restore_version="0.1.0",
+    hash_block_size=BLOCK_TOKENS,
+    num_gpu_blocks=32,
+    num_cpu_blocks=CPU_BLOCKS,
+    block_bytes=1 << 20,
+    kv_groups=(KVGroup(BLOCK_TOKENS, "FullAttentionSpec", True),),
+    restore_support="yes",
+)
+
+
+class LiveEngine:
+    """Takes a step every twentieth of a second, as an engine does that has work, and obeys the policy as one does."""
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        log.upgrade(url)
+        self._recorder = Recorder(url, INFO)
+        self._todo: deque[Sequence[Event | ChainExtended]] = deque()
+        self._end = threading.Event()
+        self._is_paused = threading.Event()
+        self._num_stored = 0
+        self._thread = threading.Thread(target=self._run, name="live-engine")
+        self._thread.start()
+
+    def request(self, name: str, num_blocks: int) -> None:
+        """A request with so many blocks that nobody has seen before comes, is computed, is stored and finishes."""
+        hashes = tuple(name.encode().ljust(30, b".") + bytes((i // 256, i % 256)) for i in range(num_blocks))
+        num_tokens = num_blocks * BLOCK_TOKENS
+        ids = tuple(self._num_stored + i for i in range(num_blocks))
+        self._num_stored += num_blocks
+        tail = hashes[-1]
+        self._todo.append(
+            (
+                ChainExtended(None, 0, hashes),
+                RequestStarted(name, num_tokens, num_blocks, tail, None),
+                Lookup(name, num_tokens, 0, 0, num_blocks, tail, 0, hashes[0], 1, False, False),
+                BlocksStored(name, 0, 0, num_blocks, tail, ids, num_blocks << 20, 1),
+                RequestFinished(name, "FINISHED_STOPPED", num_tokens, 8, num_blocks, tail, 50_000_000, 400_000_000),
+            )
+        )
+
+    def tell(self, *events: Event) -> None:
+        """Anything else that happens in one step."""
+        self._todo.append(events)
+
+    def pause(self) -> None:
+        """Take no more steps: an engine that has no work."""
+        self._is_paused.set()
+
+    def close(self) -> None:
+        if not self._end.is_set():
+            self._end.set()
+            self._thread.join(20)
+            assert self._recorder.close()
+
+    def __enter__(self) -> "LiveEngine":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while not self._end.wait(0.05):
+            if self._is_paused.is_set() and not self._todo:
+                continue
+            self._recorder.begin_step()
+            for event in self._todo.popleft() if self._todo else ():
+                self._recorder.record(event)
+            self._recorder.end_step(
+                StepTaken(
+                    num_running=0,
+                    num_scheduled_tokens=0,
+                    num_stored=0,
+                    num_restored=0,
+                    num_loaded=0,
+                    num_evicted=0,
+                    num_restorable=0,
+                    cpu_blocks_free=CPU_BLOCKS - self._num_stored,
+                    cpu_blocks_cached=self._num_stored,
+                    cpu_blocks_in_flight=0,
+                    gpu_blocks_free=32,
+                    hook_ns=100_000,
+                )
+            )

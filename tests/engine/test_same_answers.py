@@ -1,0 +1,100 @@
+"""Greedy answers do not change by what the connector does, with blocks really loaded from the CPU tier."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.server import BLOCK, MODEL, Server
+
+pytestmark = pytest.mark.engine
+
+MAX_TOKENS = 40
+SYSTEM = (
+    "You are a patient guide in a museum of the history of science. You explain in plain words, name dates and places, "
+    "and never speak of more than one thing at a time. Visitors come from many countries, so avoid idioms. "
+)
+QUESTIONS = (
+    "Who was the first person to see the moons of Jupiter, and with what instrument did he see them?",
+    "Why did ships carry more than one clock when they sailed around the world two hundred years ago?",
+    "What did people believe about heat before they knew about atoms, and who changed their minds?",
+)
+
+
+@pytest.fixture(scope="module")
+def prompts(live_server: Server) -> list[list[int]]:
+    """Real conversations as tokens, each of several full blocks with a shared head."""
+    found: list[list[int]] = []
+    for question in QUESTIONS:
+        messages = [{"role": "system", "content": SYSTEM * 2}, {"role": "user", "content": question}]
+        answer = live_server.api("POST", "/tokenize", json={"model": MODEL, "messages": messages})
+        found.append(answer.json()["tokens"])
+    assert all(len(prompt) > 3 * BLOCK for prompt in found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def reference(prompts: list[list[int]]) -> list[list[int]]:
+    """The answers of vLLM with no connector."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.engine.reference"],
+        input=json.dumps({"prompts": prompts, "max_tokens": MAX_TOKENS}),
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{"enabled": False}, {"enabled": True, "mode": "rescan"}, {"enabled": True, "mode": "tracked"}],
+    ids=["off", "rescan", "tracked"],
+)
+def test_answers_with_blocks_from_the_cpu_tier_are_those_of_vllm_without_a_connector(
+    live_server: Server, prompts: list[list[int]], reference: list[list[int]], policy: dict[str, Any]
+) -> None:
+    live_server.set_policy(**policy)
+    loaded = "SELECT coalesce(sum(num_blocks), 0) AS n FROM blocks_loaded"
+    stored = "SELECT * FROM blocks_stored WHERE request_id LIKE :id || '%'"
+    try:
+        first: list[list[int]] = []
+        for prompt in prompts:
+            request_id, tokens, _ = answer(live_server, prompt)
+            first.append(tokens)
+            # The copy is complete, so that the next lookup can find it. The answer's own blocks are new in every mode.
+            if policy == {"enabled": False}:
+                live_server.await_rows(stored, id=request_id)
+        live_server.empty_gpu_cache()
+        before = live_server.rows(loaded)[0]["n"]
+        again = [answer(live_server, prompt) for prompt in prompts]
+    finally:
+        live_server.set_policy(enabled=True, mode="tracked")
+
+    assert first == reference
+    assert [tokens for _, tokens, _ in again] == reference
+    # All full blocks of the first prompt came over from the CPU; the others share its head, which is on the GPU by then.
+    assert again[0][2] == (len(prompts[0]) - 1) // BLOCK * BLOCK
+    live_server.await_rows("SELECT * FROM request_finished WHERE request_id LIKE :id || '%'", id=again[-1][0])
+    assert live_server.rows(loaded)[0]["n"] - before >= len(prompts[0]) // BLOCK
+
+
+def answer(server: Server, prompt: list[int]) -> tuple[str, list[int], int]:
+    """Request id, tokens of the greedy answer, and how many of the prompt's tokens came from a cache."""
+    done = server.client().completions.create(
+        model=MODEL,
+        prompt=prompt,
+        max_tokens=MAX_TOKENS,
+        temperature=0,
+        extra_body={"ignore_eos": True, "return_token_ids": True},
+    )
+    assert done.usage is not None
+    assert done.usage.prompt_tokens_details is not None
+    tokens: Any = done.choices[0].model_extra
+    return done.id, tokens["token_ids"], done.usage.prompt_tokens_details.cached_tokens or 0

@@ -1,0 +1,103 @@
+// Every REST call of the dashboard, one function a route. Imports the types and the key, knows nothing of state.
+import { authHeaders } from "./key";
+import type {
+  Engine,
+  EventPage,
+  PolicyChange,
+  PolicyHistoryEntry,
+  PolicyState,
+  RequestDetail,
+  RequestPage,
+  Summary,
+  Timeline,
+} from "./types";
+
+export const API = "/restore/api";
+
+/** An answer that is not 2xx (its status and its `detail`), or no answer at all (status 0). */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+type Params = Record<string, string | number | readonly string[] | null | undefined>;
+
+export function withParams(path: string, params: Params): string {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(params)) {
+    if (value === null || value === undefined || value === "") continue;
+    if (typeof value === "object") for (const item of value) query.append(key, item);
+    else query.set(key, String(value));
+  }
+  const text = query.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** One call; the parsed body of a 2xx answer. */
+export async function call<T>(path: string, init: RequestInit = {}): Promise<T> {
+  let response: Response;
+  try {
+    response = await fetch(path, {
+      ...init,
+      headers: { Accept: "application/json", ...authHeaders(), ...(init.headers as Record<string, string>) },
+    });
+  } catch (error) {
+    if (init.signal?.aborted) throw error;
+    throw new ApiError(0, "the server does not answer");
+  }
+  if (!response.ok) throw new ApiError(response.status, await problem(response));
+  try {
+    return (await response.json()) as T;
+  } catch (error) {
+    if (init.signal?.aborted) throw error;
+    throw new ApiError(response.status, "the server's answer is no JSON: is something else listening at this address?");
+  }
+}
+
+/** The one line that an error answer carries: our `detail`, vLLM's `error.message`, or the status. */
+export async function problem(response: Response): Promise<string> {
+  const status = `${response.status} ${response.statusText}`.trim();
+  try {
+    const body = (await response.json()) as { detail?: unknown; error?: { message?: unknown }; message?: unknown };
+    if (typeof body.detail === "string") return body.detail;
+    if (Array.isArray(body.detail)) {
+      return body.detail
+        .map((d: { loc?: unknown[]; msg?: string }) => `${d.loc?.slice(1).join(".")}: ${d.msg}`)
+        .join("; ");
+    }
+    const message = body.error?.message ?? body.message;
+    return typeof message === "string" ? message : status;
+  } catch {
+    return status;
+  }
+}
+
+/** Milliseconds as the nanoseconds that the API takes: more digits than a number holds exactly. */
+const wallNs = (ms: number) => String(BigInt(Math.round(ms)) * 1_000_000n);
+
+export const api = {
+  policy: (signal: AbortSignal) => call<PolicyState>(`${API}/policy`, { signal }),
+  changePolicy: (change: PolicyChange) =>
+    call<PolicyState>(`${API}/policy`, {
+      method: "PUT",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(change),
+    }),
+  policyHistory: (signal: AbortSignal) => call<PolicyHistoryEntry[]>(`${API}/policy/history`, { signal }),
+  engines: (signal: AbortSignal) => call<Engine[]>(`${API}/engines`, { signal }),
+  summary: (sinceMs: number, signal: AbortSignal) =>
+    call<Summary>(withParams(`${API}/summary`, { since: wallNs(sinceMs) }), { signal }),
+  timeline: (sinceMs: number, untilMs: number, bucket: number, signal: AbortSignal) =>
+    call<Timeline>(withParams(`${API}/timeline`, { since: wallNs(sinceMs), until: wallNs(untilMs), bucket }), {
+      signal,
+    }),
+  requests: (params: Params, signal: AbortSignal) =>
+    call<RequestPage>(withParams(`${API}/requests`, params), { signal }),
+  request: (id: string, signal: AbortSignal) =>
+    call<RequestDetail>(`${API}/requests/${encodeURIComponent(id)}`, { signal }),
+  events: (params: Params, signal: AbortSignal) => call<EventPage>(withParams(`${API}/events`, params), { signal }),
+};

@@ -1,0 +1,241 @@
+// Draws a block lane on a canvas and says which cell lies under a point. Takes the picture from lib/lane, keeps no state.
+import { clock, count, duration } from "../lib/format";
+import { type Cell, type CellState, type Column, cellLetter, type Lane, type LaneRow } from "../lib/lane";
+import { COLORS, FONT, hatch, type Ink } from "./palette";
+
+export const ROW_HEIGHT = 22;
+export const HEAD_HEIGHT = 20;
+export const LOOKUP_HEIGHT = 30;
+export const MIN_CELL = 16;
+const MAX_CELL = 34;
+const GAP = 2;
+
+/** The measures of one drawing, in CSS pixels. */
+export interface Layout {
+  gutter: number;
+  cell: number;
+  width: number;
+  height: number;
+  tops: readonly number[];
+}
+
+/** How many columns fit beside the gutter. */
+export function fitColumns(available: number, gutter: number): number {
+  return Math.max(4, Math.floor((available - gutter) / MIN_CELL));
+}
+
+export function layoutOf(lane: Lane, columns: readonly Column[], available: number, gutter: number): Layout {
+  const room = available - gutter;
+  const cell = Math.max(MIN_CELL, Math.min(MAX_CELL, Math.floor(room / Math.max(1, columns.length))));
+  const tops: number[] = [];
+  let top = HEAD_HEIGHT;
+  for (const row of lane.rows) {
+    tops.push(top);
+    top += rowHeight(row);
+  }
+  return { gutter, cell, width: gutter + cell * columns.length + 2, height: top + 4, tops };
+}
+
+const rowHeight = (row: LaneRow) => (row.type === "lookup" ? LOOKUP_HEIGHT : ROW_HEIGHT);
+
+export interface Hit {
+  row: number;
+  column: number;
+}
+
+/** The cell under a point; null beside the cells. */
+export function hitTest(layout: Layout, lane: Lane, columns: readonly Column[], x: number, y: number): Hit | null {
+  const column = Math.floor((x - layout.gutter) / layout.cell);
+  if (x < layout.gutter || column >= columns.length) return null;
+  const row = layout.tops.findIndex((top, i) => {
+    const it = lane.rows[i];
+    return it !== undefined && y >= top && y < top + rowHeight(it);
+  });
+  return row < 0 ? null : { row, column };
+}
+
+export interface Marks {
+  focus: Hit | null;
+  pinned: number | null;
+}
+
+export function drawLane(
+  canvas: HTMLCanvasElement,
+  lane: Lane,
+  columns: readonly Column[],
+  layout: Layout,
+  ink: Ink,
+  marks: Marks,
+): void {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.round(layout.width * ratio);
+  canvas.height = Math.round(layout.height * ratio);
+  canvas.style.width = `${layout.width}px`;
+  canvas.style.height = `${layout.height}px`;
+  const ctx = canvas.getContext("2d");
+  if (!ctx) return;
+  ctx.scale(ratio, ratio);
+  ctx.font = FONT;
+  ctx.textBaseline = "middle";
+  drawHead(ctx, columns, layout, ink);
+  const lookup = lane.rows.find((row) => row.type === "lookup");
+  lane.rows.forEach((row, i) => {
+    const top = layout.tops[i] ?? 0;
+    drawLabel(ctx, row, top, layout, ink, lookup?.wallNs ?? null);
+    columns.forEach((column, c) => {
+      const cell = row.cells[column.first];
+      if (cell) drawCell(ctx, cell, row, column, layout.gutter + c * layout.cell, top, layout.cell, ink, ratio);
+    });
+  });
+  drawMarks(ctx, lane, columns, layout, ink, marks);
+}
+
+/** Block indices above the columns, as many as can be read. */
+function drawHead(ctx: CanvasRenderingContext2D, columns: readonly Column[], layout: Layout, ink: Ink): void {
+  ctx.fillStyle = ink.muted;
+  ctx.textAlign = "center";
+  let free = layout.gutter - 4;
+  columns.forEach((column, c) => {
+    const text = String(column.first);
+    const middle = layout.gutter + (c + 0.5) * layout.cell;
+    const half = ctx.measureText(text).width / 2;
+    if (middle - half < free) return;
+    ctx.fillText(text, middle, HEAD_HEIGHT / 2);
+    free = middle + half + 10;
+  });
+}
+
+function drawLabel(
+  ctx: CanvasRenderingContext2D,
+  row: LaneRow,
+  top: number,
+  layout: Layout,
+  ink: Ink,
+  lookupNs: number | null,
+): void {
+  const middle = top + rowHeight(row) / 2;
+  const isWide = layout.gutter > 100;
+  ctx.textAlign = "left";
+  ctx.fillStyle = row.type === "moment" ? ink.muted : ink.text;
+  if (row.type === "lookup") ctx.fillText("lookup", 0, middle);
+  else if (row.type === "then") ctx.fillText(isWide ? "CPU tier then" : "tier", 0, middle);
+  else {
+    ctx.fillText(count(row.step), 0, middle);
+    if (isWide && row.wallNs !== null) {
+      ctx.textAlign = "right";
+      const text = lookupNs === null ? clock(row.wallNs) : `+${duration(Math.max(0, row.wallNs - lookupNs))}`;
+      ctx.fillText(text, layout.gutter - 10, middle);
+    }
+  }
+}
+
+interface Look {
+  fill: string | null;
+  stripes?: string;
+  border?: string;
+  letter: string;
+}
+
+function lookOf(state: CellState, ink: Ink): Look {
+  switch (state) {
+    case "gpu":
+      return { fill: COLORS.gpu, letter: "#111111" };
+    case "cpu":
+    case "in":
+      return { fill: COLORS.cpu, letter: "#ffffff" };
+    case "cpu_restored":
+    case "in_restored":
+      return { fill: COLORS.restored, letter: "#111111" };
+    case "missing":
+      return { fill: ink.back, border: COLORS.lost, letter: ink.text };
+    case "beyond":
+      return { fill: ink.back, stripes: COLORS.cpu, border: COLORS.cpu, letter: ink.text };
+    case "computed":
+      return { fill: COLORS.computed, letter: "#111111" };
+    case "out":
+      return { fill: ink.back, border: COLORS.lost, letter: ink.text };
+    default:
+      return { fill: null, border: ink.line, letter: ink.text };
+  }
+}
+
+function drawCell(
+  ctx: CanvasRenderingContext2D,
+  cell: Cell,
+  row: LaneRow,
+  column: Column,
+  left: number,
+  top: number,
+  size: number,
+  ink: Ink,
+  ratio: number,
+): void {
+  const look = lookOf(cell.state, ink);
+  const height = rowHeight(row) - GAP;
+  const width = size - GAP;
+  // In the rows of moments, what did not change steps back.
+  const isCalm = row.type !== "lookup" && cell.moment === null;
+  ctx.save();
+  ctx.globalAlpha = isCalm ? 0.42 : cell.state === "computed" ? 0.4 : 1;
+  if (look.fill) {
+    ctx.fillStyle = look.fill;
+    ctx.fillRect(left, top, width, height);
+  }
+  if (look.stripes) {
+    ctx.fillStyle = hatch(ctx, look.stripes, ratio, 5);
+    ctx.fillRect(left, top, width, height);
+  }
+  if (look.border) {
+    const line = cell.state === "missing" || cell.moment ? 2 : 1;
+    ctx.strokeStyle = look.border;
+    ctx.lineWidth = line;
+    ctx.strokeRect(left + line / 2, top + line / 2, width - line, height - line);
+  }
+  ctx.globalAlpha = 1;
+  const letter = column.num > 1 && row.type === "lookup" ? `×${column.num}` : cellLetter(cell, row.type);
+  if (letter) {
+    ctx.fillStyle = look.letter;
+    ctx.textAlign = "center";
+    if (cell.state === "beyond") {
+      // The letter stands on the stripes: give it ground.
+      ctx.fillStyle = ink.back;
+      ctx.fillRect(left + width / 2 - 6, top + height / 2 - 8, 12, 16);
+      ctx.fillStyle = ink.text;
+    }
+    ctx.fillText(letter, left + width / 2, top + height / 2 + 0.5, width);
+  }
+  ctx.restore();
+}
+
+function drawMarks(
+  ctx: CanvasRenderingContext2D,
+  lane: Lane,
+  columns: readonly Column[],
+  layout: Layout,
+  ink: Ink,
+  marks: Marks,
+): void {
+  const bottom = layout.height - 4 - GAP;
+  const cut = lane.cut === null ? -1 : columns.findIndex((column) => column.first === lane.cut);
+  if (cut >= 0) {
+    const left = layout.gutter + cut * layout.cell - GAP / 2;
+    ctx.fillStyle = COLORS.lost;
+    ctx.fillRect(left - 1.5, HEAD_HEIGHT - 4, 3, LOOKUP_HEIGHT + 6);
+  }
+  const pinned = marks.pinned;
+  const column = pinned === null ? -1 : columns.findIndex((c) => pinned >= c.first && pinned < c.first + c.num);
+  if (column >= 0) {
+    const left = layout.gutter + column * layout.cell;
+    ctx.strokeStyle = COLORS.pinned;
+    ctx.lineWidth = 2;
+    ctx.strokeRect(left - 2, 1, layout.cell + 2, bottom + 1);
+  }
+  const { focus } = marks;
+  const row = focus && lane.rows[focus.row];
+  if (focus && row) {
+    ctx.strokeStyle = ink.text;
+    ctx.lineWidth = 2;
+    const left = layout.gutter + focus.column * layout.cell;
+    ctx.strokeRect(left - 1, (layout.tops[focus.row] ?? 0) - 1, layout.cell, rowHeight(row));
+  }
+}

@@ -1,0 +1,182 @@
+// What each kind of event is called, the letter that marks it, and its one line of text. Pure: types of the API only.
+import type { EventRow } from "../api/types";
+import { bytes, count, duration, NONE, plural, shortHash, shortId, span } from "./format";
+
+/** A colour role: the same name means the same thing on every screen (see draw/palette.ts). */
+export type Tone = "gpu" | "cpu" | "restored" | "computed" | "lost" | "flight" | "pinned" | "plain" | "alarm";
+
+export interface Kind {
+  /** How the feed names it: a past participle. */
+  label: string;
+  /** One character beside the colour. */
+  mark: string;
+  tone: Tone;
+}
+
+export const KINDS: Readonly<Record<string, Kind>> = {
+  request_started: { label: "started", mark: "+", tone: "plain" },
+  lookup: { label: "looked up", mark: "?", tone: "plain" },
+  blocks_stored: { label: "stored", mark: "S", tone: "computed" },
+  blocks_restored: { label: "re-stored", mark: "R", tone: "restored" },
+  blocks_evicted: { label: "evicted", mark: "E", tone: "lost" },
+  blocks_loaded: { label: "loaded", mark: "L", tone: "cpu" },
+  blocks_dropped: { label: "dropped", mark: "D", tone: "lost" },
+  cursor_moved: { label: "cursor moved", mark: "›", tone: "plain" },
+  request_preempted: { label: "preempted", mark: "P", tone: "flight" },
+  request_finished: { label: "finished", mark: "■", tone: "plain" },
+  policy_applied: { label: "policy applied", mark: "V", tone: "pinned" },
+  events_dropped: { label: "events dropped", mark: "!", tone: "alarm" },
+  fault: { label: "fault", mark: "!", tone: "alarm" },
+  cache_reset: { label: "cache reset", mark: "0", tone: "lost" },
+};
+
+export function kindOf(name: string): Kind {
+  return KINDS[name] ?? { label: name.replaceAll("_", " "), mark: "·", tone: "plain" };
+}
+
+const DROP_REASONS: Readonly<Record<string, string>> = {
+  cpu_full: "the CPU tier was full",
+  budget: "the budget of the step was used up",
+  no_gain: "it would have cost a running request a block nearer its head",
+  copy_failed: "the copy failed",
+  rehashed: "the GPU block held something else by then",
+};
+
+const number = (value: unknown): number | null => (typeof value === "number" ? value : null);
+const text = (value: unknown): string | null => (typeof value === "string" && value !== "" ? value : null);
+
+/** The run of blocks that an event names, if it names one. */
+export function runOf(event: EventRow): { first: number; num: number; group: number; tail: string | null } | null {
+  const first = number(event.data.first_index);
+  const num = number(event.data.num_blocks);
+  const group = number(event.data.kv_group);
+  return first === null || num === null || group === null
+    ? null
+    : { first, num, group, tail: text(event.data.tail_hash) };
+}
+
+/** Whether the event says something about block `index`. */
+export function touchesBlock(event: EventRow, index: number): boolean {
+  const run = runOf(event);
+  return run !== null && index >= run.first && index < run.first + run.num;
+}
+
+/** The other request that the event names. */
+export function otherParty(event: EventRow): string | null {
+  return text(event.data.by_request_id);
+}
+
+/** What happened, without the kind and the request, which stand in columns of their own. */
+export function describe(event: EventRow): string {
+  const d = event.data;
+  const run = runOf(event);
+  const blocks = run ? `g${run.group} ${span(run.first, run.num)}` : "";
+  switch (event.kind) {
+    case "request_started":
+      return `${plural(number(d.num_tokens) ?? 0, "token")}, ${plural(number(d.num_blocks) ?? 0, "block")}`;
+    case "lookup":
+      return describeLookup(d);
+    case "blocks_stored":
+    case "blocks_restored":
+    case "blocks_loaded":
+      return join(blocks, bytes(number(d.num_bytes)), ordered(event));
+    case "blocks_evicted": {
+      const by = otherParty(event);
+      const owned = number(d.num_owned) ?? 0;
+      const age = number(d.age_ns);
+      return join(
+        blocks,
+        by ? `by ${shortId(by)}` : "",
+        owned === 0 ? "" : `${owned === run?.num ? "" : `${count(owned)} `}of a running request`,
+        age === null ? "" : `${duration(age)} after its store`,
+      );
+    }
+    case "blocks_dropped": {
+      const where = run ? blocks : `g${count(number(d.kv_group))} ${plural(number(d.num_blocks) ?? 0, "block")}`;
+      const reason = text(d.reason) ?? NONE;
+      return join(where, DROP_REASONS[reason] ?? reason);
+    }
+    case "cursor_moved":
+      return `g${count(number(d.kv_group))} ${count(number(d.from_index))} → ${count(number(d.to_index))}`;
+    case "request_preempted":
+      return `for the ${ordinal(number(d.num_preemptions) ?? 1)} time`;
+    case "request_finished": {
+      const ttft = number(d.ttft_ns);
+      return join(
+        statusWords(text(d.status)),
+        `${count(number(d.num_output_tokens))} out`,
+        ttft === null ? "" : `TTFT ${duration(ttft)}`,
+        duration(number(d.duration_ns)),
+      );
+    }
+    case "policy_applied":
+      return join(
+        `v${count(number(d.policy_version))}`,
+        policyLabel({ enabled: d.enabled === true || d.enabled === 1, mode: text(d.mode) ?? NONE }),
+        `budget ${budgetText(number(d.max_restore_blocks_per_step))}`,
+        text(d.reason) ?? "",
+        d.is_idle ? "idle" : "",
+      );
+    case "events_dropped":
+      return `${plural(number(d.num_events) ?? 0, "event")} missing here: the queue was full`;
+    case "fault":
+      return join(text(d.origin) ?? "", text(d.message) ?? "");
+    case "cache_reset":
+      return `${plural(number(d.num_blocks) ?? 0, "block")} gone`;
+    default:
+      return "";
+  }
+}
+
+function describeLookup(d: EventRow["data"]): string {
+  const tokens = number(d.num_tokens) ?? 0;
+  const gpu = number(d.gpu_hit_tokens) ?? 0;
+  const cpu = number(d.cpu_hit_tokens) ?? 0;
+  if (d.is_skipped) return `${plural(tokens, "token")}, prefix cache not asked`;
+  const cut = number(d.cut_index);
+  return join(
+    `${count(tokens)} = ${count(gpu)} GPU + ${count(cpu)} CPU + ${count(tokens - gpu - cpu)} computed`,
+    cut === null ? "" : `cut at ${cut}, missing ${shortHash(text(d.missing_hash))}`,
+    d.is_resumed ? "resumed" : "",
+  );
+}
+
+/** vLLM's status in plain words: `length capped`. */
+export function statusWords(status: string | null): string {
+  return (status ?? "")
+    .replace(/^FINISHED_/, "")
+    .toLowerCase()
+    .replaceAll("_", " ");
+}
+
+function ordered(event: EventRow): string {
+  const step = number(event.data.scheduled_step);
+  return step === null || step === event.step ? "" : `ordered at step ${count(step)}`;
+}
+
+function join(...parts: string[]): string {
+  return parts.filter((part) => part !== "").join(" · ");
+}
+
+function ordinal(n: number): string {
+  const tail = n % 100 >= 11 && n % 100 <= 13 ? "th" : (["th", "st", "nd", "rd"][n % 10] ?? "th");
+  return `${n}${tail}`;
+}
+
+/** `off`, `rescan` or `tracked`. */
+export function policyLabel(policy: { enabled: boolean; mode: string }): string {
+  return policy.enabled ? policy.mode : "off";
+}
+
+export function budgetText(budget: number | null): string {
+  return budget === 0 ? "no limit" : `${count(budget)} a step`;
+}
+
+/** Whether a search text names the event: its request, the other request, or a hash that it carries. */
+export function matches(event: EventRow, kinds: ReadonlySet<string> | null, find: string): boolean {
+  if (kinds !== null && !kinds.has(event.kind)) return false;
+  if (find === "") return true;
+  const d = event.data;
+  const places = [event.request_id, otherParty(event), text(d.tail_hash), text(d.missing_hash), text(d.session_id)];
+  return places.some((place) => place?.toLowerCase().includes(find.toLowerCase()));
+}

@@ -1,0 +1,19 @@
+// The entry: styles, state, the first render.
+import "uplot/dist/uPlot.min.css";
+import "./style/main.css";
+import { render } from "preact";
+import { startFeed } from "./state/feed";
+import { startLists } from "./state/lists";
+import { startLive } from "./state/live";
+import { startLog } from "./state/log";
+import { startRequests } from "./state/requests";
+import { App } from "./views/App";
+
+startLog();
+startLive();
+startFeed();
+startRequests();
+startLists();
+
+const root = document.getElementById("app");
+if (root) render(<App />, root);

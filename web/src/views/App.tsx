@@ -1,0 +1,115 @@
+// The whole page: the header, the thin bar, the view that the address names; dimmed while the connection is lost.
+import { useEffect } from "preact/hooks";
+import { refused } from "../state/access";
+import { findModels, models } from "../state/chat";
+import { connection } from "../state/live";
+import { route } from "../state/location";
+import { engines, isLive, logSpan, summary } from "../state/log";
+import { numWaiting } from "../state/resource";
+import { Problem } from "./bits";
+import { ChatView } from "./Chat";
+import { EmptyLog, EmptyTraffic } from "./Empty";
+import { EnginesView } from "./Engines";
+import { Feed } from "./Feed";
+import { Header } from "./Header";
+import { KeyForm } from "./KeyForm";
+import { PolicyView } from "./Policy";
+import { RequestView } from "./RequestPage";
+import { RecentRequests, RequestsView } from "./Requests";
+import { Sentence } from "./Sentence";
+import { Strips } from "./Strips";
+import { SwitchPanel } from "./Switch";
+import { TierPanel } from "./Tier";
+
+const TITLES = {
+  now: "overview",
+  requests: "requests",
+  request: "request",
+  policy: "policy",
+  engines: "engines",
+  chat: "chat",
+};
+
+export function App() {
+  const { view } = route.value;
+  useEffect(() => {
+    document.title = `${TITLES[view]} – vllm-restore`;
+  }, [view]);
+  return (
+    <>
+      <button type="button" class="skip" onClick={skip}>
+        skip to content
+      </button>
+      <div
+        class={`bar ${numWaiting.value > 0 ? "busy" : ""}`}
+        role="progressbar"
+        aria-label="Loading"
+        hidden={numWaiting.value === 0}
+      />
+      <Header />
+      <div class={connection.value === "lost" ? "stale" : ""}>
+        {refused.value === null ? <CurrentView /> : <KeyForm />}
+      </div>
+    </>
+  );
+}
+
+/** The hash holds the view, so a plain fragment link would leave it. */
+function skip(): void {
+  const main = document.getElementById("main");
+  main?.setAttribute("tabindex", "-1");
+  main?.focus();
+}
+
+function CurrentView() {
+  switch (route.value.view) {
+    case "requests":
+      return <RequestsView />;
+    case "request":
+      return <RequestView />;
+    case "policy":
+      return <PolicyView />;
+    case "engines":
+      return <EnginesView />;
+    case "chat":
+      return <ChatView />;
+    default:
+      return <Overview />;
+  }
+}
+
+function Overview() {
+  const hasEngine = logSpan.value !== null;
+  const isQuiet = summary.data.value?.num_requests === 0 && summary.data.value.last_seq < 50;
+  useEffect(() => {
+    // The curl line names the model as the server does.
+    if (isQuiet && isLive.value && models.value === undefined) void findModels();
+  }, [isQuiet, isLive.value]);
+  return (
+    <main class="overview" id="main">
+      <h1 class="unseen">Overview</h1>
+      <Problem what="The log could not be read" error={engines.error.value ?? summary.error.value} />
+      {hasEngine ? (
+        <>
+          <Sentence />
+          {isQuiet && <EmptyTraffic />}
+          <div class="first">
+            <section class="panel timeline" aria-label="Timeline">
+              <Strips />
+            </section>
+            <div class="side">
+              <SwitchPanel />
+              <TierPanel />
+            </div>
+          </div>
+          <div class="second">
+            <RecentRequests />
+            <Feed />
+          </div>
+        </>
+      ) : (
+        engines.data.value !== null && <EmptyLog />
+      )}
+    </main>
+  );
+}

@@ -1,0 +1,119 @@
+// Small pieces that several views share: times, hashes, marks, the split bar, notes.
+import type { ComponentChildren } from "preact";
+import type { EventRow } from "../api/types";
+import { kindOf, type Tone } from "../lib/events";
+import { ago, exact, NONE, percent, ratio, share, shortHash, shortId } from "../lib/format";
+import { nowMs } from "../state/clock";
+import { href } from "../state/location";
+
+/** A moment: how long ago, with the exact time at hand. */
+export function Ago({ ns, isShort = false }: { ns: number | null | undefined; isShort?: boolean }) {
+  if (ns === null || ns === undefined) return <span>{NONE}</span>;
+  return (
+    <time dateTime={new Date(ns / 1e6).toISOString()} title={exact(ns, true)}>
+      {isShort ? ago(ns, nowMs.value).replace(/ ago$/, "") : ago(ns, nowMs.value)}
+    </time>
+  );
+}
+
+export function Hash({ hash }: { hash: string | null | undefined }) {
+  return (
+    <span class="hash" title={hash ?? ""}>
+      {shortHash(hash)}
+    </span>
+  );
+}
+
+export function RequestLink({ id, length = 8 }: { id: string | null | undefined; length?: number }) {
+  if (!id) return <span>{NONE}</span>;
+  return (
+    <a class="hash" href={href("request", id)} title={id}>
+      {shortId(id, length)}
+    </a>
+  );
+}
+
+/** A colour that means something, with its letter. */
+export function Mark({ tone, children, label }: { tone: Tone; children: ComponentChildren; label?: string }) {
+  return (
+    <span class={`mark tone-${tone}`} aria-hidden={label === undefined} title={label}>
+      {children}
+    </span>
+  );
+}
+
+export function KindMark({ event }: { event: EventRow }) {
+  const kind = kindOf(event.kind);
+  return <Mark tone={kind.tone}>{kind.mark}</Mark>;
+}
+
+export interface Split {
+  prompt: number;
+  gpu: number;
+  cpu: number;
+  restored?: number;
+}
+
+/** Prompt tokens by source as one bar, with the hit rate in words for those who do not see it. */
+export function SplitBar({ split }: { split: Split | null }) {
+  if (split === null || split.prompt === 0) return <span class="muted">{NONE}</span>;
+  const { prompt, gpu, cpu, restored = 0 } = split;
+  const part = (tokens: number) => `${((ratio(tokens, prompt) ?? 0) * 100).toFixed(2)}%`;
+  const words = `${share(gpu, prompt)} GPU hit, ${share(cpu, prompt)} CPU hit, ${share(prompt - gpu - cpu, prompt)} computed`;
+  return (
+    <span class="split" role="img" aria-label={words} title={words}>
+      <i class="fill-gpu" style={{ width: part(gpu) }} />
+      <i class="fill-cpu" style={{ width: part(cpu - restored) }} />
+      <i class="fill-restored" style={{ width: part(restored) }} />
+      <i class="fill-computed" style={{ width: part(prompt - gpu - cpu) }} />
+    </span>
+  );
+}
+
+export function Meter({ value, max, label }: { value: number; max: number; label: string }) {
+  const rate = ratio(value, max);
+  return (
+    <span class="meter" role="img" aria-label={`${label}: ${percent(rate)}`}>
+      <i class="fill-cpu" style={{ width: `${Math.min(100, (rate ?? 0) * 100).toFixed(2)}%` }} />
+    </span>
+  );
+}
+
+/** Something that went wrong, in the server's own words. */
+export function Problem({ what, error }: { what: string; error: string | null }) {
+  if (error === null) return null;
+  return (
+    <p class="note alarm" role="alert">
+      <Mark tone="alarm">!</Mark> {what}: {error}
+    </p>
+  );
+}
+
+export function Panel({ title, children, tools, class: name }: PanelProps) {
+  return (
+    <section class={`panel ${name ?? ""}`} aria-label={title}>
+      <header>
+        <h2>{title}</h2>
+        {tools}
+      </header>
+      {children}
+    </section>
+  );
+}
+
+interface PanelProps {
+  title: string;
+  children: ComponentChildren;
+  tools?: ComponentChildren;
+  class?: string;
+}
+
+/** A number with the words that it needs to be read. */
+export function Figure({ value, label }: { value: ComponentChildren; label: string }) {
+  return (
+    <div class="figure">
+      <dt>{label}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}
