@@ -26,7 +26,7 @@ serve:  ## vLLM with the re-store connector and its dashboard [MODEL=… PORT=�
 test:  ## every test, real vLLM and real browser included [ARGS="…" for pytest]
 	@$(SET_UP) test $(ARGS)
 
-lint:  ## style, types and import rules
+lint:  ## style, types, import rules, and the dashboard's own checks
 	@$(SET_UP) lint
 
 web:  ## the dashboard's build

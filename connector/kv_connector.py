@@ -18,6 +18,7 @@ from connector.scheduler import ReStoreScheduler
 from connector.worker import HostCopyWorker
 
 if TYPE_CHECKING:
+    from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorTransferResults
     from vllm.v1.kv_cache_interface import KVCacheConfig
     from vllm.v1.request import Request
 
@@ -73,6 +74,12 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
             self.scheduler_manager.on_new_request(request)
 
     # --- worker half ------------------------------------------------------------------------------------------------
+
+    def get_transfer_results(self, finished_req_ids: set[str]) -> "KVConnectorTransferResults":
+        results = super().get_transfer_results(finished_req_ids)
+        if isinstance(self.worker_handler, HostCopyWorker):
+            results.failed_recving |= self.worker_handler.take_failed_requests()
+        return results
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         if isinstance(self.worker_handler, HostCopyWorker):

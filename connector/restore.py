@@ -167,13 +167,15 @@ class Restorer:
         free = self._m.cpu_block_pool.get_num_free_blocks()
         return free if self._budget_left is None else min(free, self._budget_left)
 
-    def _is_tight(self) -> bool:
-        """Whether running requests own more blocks than the tier can hold for them.
+    def _is_tight(self, num_new: int = 0) -> bool:
+        """Whether running requests own more blocks than the tier can hold for them, with `num_new` more.
 
-        Blocks that are pinned for a waiting request's load count as room that is taken; copies in flight are the
-        running requests' own.
+        Blocks that are pinned for a waiting request's load count as room that is taken; copies on their way, ordered
+        or only chosen, are the running requests' own.
         """
-        return len(self._owners) > self._m.cpu_block_pool.get_num_free_blocks() + self._tier.num_in_flight
+        tier = self._tier
+        room = self._m.cpu_block_pool.get_num_free_blocks() + tier.num_in_flight + tier.num_chosen
+        return len(self._owners) + num_new > room
 
     def _scan(self, state: StoreRequestState) -> Iterator[Candidate]:
         """Blocks below the request's cursors that are on the GPU under the right hash and not in the CPU tier."""
@@ -262,7 +264,7 @@ class Restorer:
         request_id = state.request.request_id
         self._journal.tell_chain(state.request)
         order = {block_id: n for n, block_id in enumerate(gpu_block_ids)}
-        is_strict = self.policy.enabled and self.policy.mode == "tracked" and bool(order) and self._is_tight()
+        is_strict = self.policy.enabled and self.policy.mode == "tracked" and self._is_tight(len(order))
         walk = self.admission.walk() if is_strict else None
         kept: list[Candidate] = []
         reviewed = list(advanced)

@@ -72,6 +72,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         self._is_broken = False
         self._failed_in_a_row = 0
         self._failed_events: dict[int, str] = {}
+        self._failed_loads: set[str] = set()
         self._completing: list[Copy | None] | None = None
         self._load_steps: dict[str, int] = {}
 
@@ -111,6 +112,8 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             self._restorer.admission.tier_changed()
             self._owners.forget(request.request_id)
             self._journal.request_finished(request, request.status.name)
+            if request.request_id not in self._reqs_to_load:
+                self._load_steps.pop(request.request_id, None)  # its load was never handed to a worker
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("request_finished", e)
         return result
@@ -121,6 +124,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             super()._queue_finished_eager_store(request, block_ids)
             return
         try:
+            self._tier.drain_evictions(None)  # what was lost since the last step is lost here too
             if self._restorer.policy.enabled:
                 self._restorer.restore_at_finish(state)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
@@ -244,7 +248,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         is_reset = super().reset()
         try:
             self._owners.clear()
-            self._tier.forget_orders()
+            self._tier.abandon_orders()
             self._restorer.moves.clear()
             self._restorer.admission.tier_changed()
             # Stock forgets running requests here for good; with re-store on they are stored again, from the start.
@@ -303,7 +307,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             self._failed_in_a_row += 1
             self._journal.fault("copy", message)
             self._tier.copies_lost(copies)
-            if self._failed_in_a_row >= MAX_FAILED_COPIES_IN_A_ROW:
+            if self._failed_in_a_row >= MAX_FAILED_COPIES_IN_A_ROW and self._restorer.policy.enabled:
                 logger.error("Re-store is off: %d copies to the CPU tier failed in a row", self._failed_in_a_row)
                 self._turn_off()
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
@@ -328,14 +332,24 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         meta = connector_output.kv_connector_worker_meta
         if isinstance(meta, ReStoreWorkerMetadata):
             self._failed_events.update(meta.failed_store_events)
+        # One rank may say that a load failed steps before the last one says that it is over.
+        self._failed_loads.update(connector_output.failed_recving)
+        if connector_output.invalid_block_ids:
+            for request_id, load in (*self._reqs_to_load.items(), *self._abandoned_reqs_to_load.items()):
+                if not connector_output.invalid_block_ids.isdisjoint(load.transfer_meta.gpu_block_ids):
+                    self._failed_loads.add(request_id)
         for request_id in connector_output.finished_recving or ():
             load = self._reqs_to_load.get(request_id) or self._abandoned_reqs_to_load.get(request_id)
             step = self._load_steps.pop(request_id, self._restorer.step)
             if load is None or load.load_event is None:
                 continue
-            failed = connector_output.invalid_block_ids.intersection(load.transfer_meta.gpu_block_ids)
-            if failed:
-                self._journal.fault("load", f"loading {len(failed)} blocks for {request_id} failed")
+            if request_id in self._failed_loads:
+                self._failed_loads.discard(request_id)
+                self._journal.fault("load", f"loading blocks for {request_id} failed")
+                # What could not be loaded once must not be found again: the request would be given the same blocks
+                # for ever.
+                self.cpu_block_pool.evict_blocks(set(load.transfer_meta.cpu_block_ids))
+                self._tier.drain_evictions(None)
             else:
                 self._tier.loaded(request_id, load.transfer_meta.cpu_block_ids, step)
 

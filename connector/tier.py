@@ -24,6 +24,7 @@ class Tier:
     Attributes:
         keys_in_flight: content that is being copied to the tier, by key.
         num_in_flight: blocks of the tier that copies are being written to.
+        num_chosen: blocks of the tier that are set aside for copies which leave with the next metadata.
         num_resident: blocks of the tier whose hash can be found.
     """
 
@@ -46,6 +47,10 @@ class Tier:
     def has(self, key: bytes) -> bool:
         """Whether the tier can answer for this key."""
         return self._m.cpu_block_pool.cached_block_hash_to_block.get_one_block(key) is not None
+
+    @property
+    def num_chosen(self) -> int:
+        return len(self._chosen)
 
     # --- copies on their way ----------------------------------------------------------------------------------------
 
@@ -146,6 +151,12 @@ class Tier:
         """What was chosen and not yet handed to the worker will not be."""
         self._chosen.clear()
         self.keys_in_flight.clear()
+
+    def abandon_orders(self) -> None:
+        """The tier is being reset: no copy will be registered. Those that the worker has still occupy their blocks."""
+        self.forget_orders()
+        # By its end, an abandoned copy must not speak for a new one of the same content.
+        self._copies_of_event = {event: [None] * len(copies) for event, copies in self._copies_of_event.items()}
 
     def recount_orders(self) -> None:
         """Forget what was chosen, keep what the worker has."""

@@ -74,9 +74,14 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
 
     Args:
         stock: the worker that vLLM built; its settings are taken over.
+
+    Raises:
+        ValueError: the tier was asked to be on disk.
     """
 
     def __init__(self, stock: SimpleCPUOffloadWorker) -> None:
+        if stock.disk_mode:
+            raise ValueError('kv_offload_backend "disk" needs a KV cache on a GPU; on the CPU use the backend "cpu"')
         vars(self).update(vars(stock))
         self._regions: list[torch.Tensor] = []
         self._tier: list[torch.Tensor] = []
@@ -84,6 +89,7 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
         self._done: queue.SimpleQueue[CopyJob] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._failed_load_blocks: set[int] = set()
+        self._failed_load_requests: set[str] = set()
         self._failed_stores: dict[int, str] = {}
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
@@ -130,12 +136,25 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
             self._pending_load_event_indices.discard(job.event)
             loaded.update(job.request_ids)
             if job.error is not None:
-                self._failed_load_blocks.update(job.target_blocks)
+                self._note_failed_load(job)
         return None, loaded or None
+
+    def _note_failed_load(self, job: CopyJob) -> None:
+        assert self.kv_cache_config is not None
+        # vLLM stops where a model with several groups names single blocks: there the request has to start again.
+        if len(self.kv_cache_config.kv_cache_groups) == 1:
+            self._failed_load_blocks.update(job.target_blocks)
+        else:
+            self._failed_load_requests.update(job.request_ids)
 
     def take_load_errors(self) -> set[int]:
         """GPU blocks whose load failed since the last call."""
         failed, self._failed_load_blocks = self._failed_load_blocks, set()
+        return failed
+
+    def take_failed_requests(self) -> set[str]:
+        """Requests whose load failed since the last call, where blocks cannot be named."""
+        failed, self._failed_load_requests = self._failed_load_requests, set()
         return failed
 
     def build_connector_worker_meta(self) -> ReStoreWorkerMetadata | None:

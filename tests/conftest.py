@@ -26,6 +26,6 @@ def live_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Server]":
         assert status is None, f"the server ended by itself with {status}:\n{server.tail()}"
         assert server.stop() == 0, server.tail()
         assert [row for row in server.rows("SELECT * FROM engines") if row["stopped_wall_ns"] is None] == []
-        assert server.survivors() == []
+        server.await_no_survivor()
     finally:
         server.kill()

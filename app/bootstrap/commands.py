@@ -60,15 +60,15 @@ def test(arguments: list[str]) -> int:
 
 
 def lint(arguments: list[str]) -> int:
-    """Style, types and import rules of Python and of the dashboard. All run; the first failure's status counts."""
+    """Style, types and import rules, and the dashboard's own checks. All run; a failure's status counts."""
     if arguments:
         raise SetupError(f"lint takes no arguments, not {' '.join(arguments)}")
     with one_at_a_time():
         environment.ensure("test")
         npm_environment = web.ensure_modules()
-    # pyright finds Node, and the environment, by PATH.
+    # pyright finds Node by PATH; the dashboard asks this environment's Python for the API's schema.
     path = f"{VENV / 'bin'}{os.pathsep}{npm_environment.get('PATH', '')}"
-    npm_environment["PATH"] = path
+    npm_environment |= {"PATH": path, "PYTHON": str(environment.python())}
     status = 0
     for name, command, folder in (
         ("ruff check", ["ruff", "check", "."], ROOT),
@@ -77,6 +77,8 @@ def lint(arguments: list[str]) -> int:
         ("import rules", ["lint-imports"], ROOT),
         ("dashboard: Biome", ["npm", "run", "lint"], ROOT / "web"),
         ("dashboard: types", ["npm", "run", "types"], ROOT / "web"),
+        ("dashboard: types of the API", ["npm", "run", "schema:check"], ROOT / "web"),
+        ("dashboard: tests", ["npm", "run", "test"], ROOT / "web"),
     ):
         say(name)
         status = run_and_clean(_found(command, path), cwd=folder, env=npm_environment) or status

@@ -60,6 +60,7 @@ class History:
         self._engine_id = engine_id
         self._ratios = ratios
         self._chain = chain
+        self._hashes = {block_hash for block_hash, _ in chain}
         self._branches = Branches(conn, engine_id, chain)
         self._moments: defaultdict[int, list[BlockMoment]] = defaultdict(list)
         # For each block, the groups that ever had a copy of it, and whether they have it now.
@@ -104,6 +105,9 @@ class History:
         last_depth = self._chain[-1][1]
         first_index: int = row.first_index
         if not ratio or first_index * ratio > last_depth:
+            return range(0)
+        # Most runs are one block, which needs no walk: it is the chain's or it is not.
+        if row.num_blocks == 1 and row.tail_hash not in self._hashes:
             return range(0)
         meeting = self._branches.meeting(row.tail_hash)
         if meeting is None:

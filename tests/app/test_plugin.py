@@ -114,3 +114,11 @@ def test_engine_that_died_shows_in_health(make_log, host):
 def test_importing_it_loads_no_vllm():
     code = "import sys, app.plugin; sys.exit('vllm' in sys.modules or 'torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+@pytest.mark.parametrize("path", ["/restore/api/policy", "/prefix/restore/api/policy"])
+def test_root_path_works_and_protects_whether_or_not_the_proxy_cuts_it_off(make_log, host, path):
+    client, _ = host(make_log().path, api_key=["k"])
+    client.app.root_path = "/prefix"
+    assert client.get(path).status_code == 401
+    assert client.get(path, headers={"authorization": "Bearer k"}).status_code == 200

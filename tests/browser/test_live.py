@@ -1,4 +1,4 @@
-"""While an engine writes: the feed moves, the switch gets the engine's word, a lost connection resumes without a hole."""
+"""While an engine writes: the feed moves, the switch gets the engine's word, a lost connection leaves no hole."""
 
 import re
 import sqlite3
@@ -138,6 +138,22 @@ def test_a_tab_in_the_background_follows_nothing_and_catches_up_when_it_is_seen(
     page.evaluate(LOOK_AWAY, "visible")
     started(page, "unseen")
     assert feed_of(page, "started") == ["unseen", "seen"]
+
+
+def test_rows_that_the_stream_skips_are_read_by_rest(
+    open_page: OpenPage, live_engine: LiveEngine, serve: Callable[[Settings], Server]
+) -> None:
+    server = serve(Settings(db=live_engine.url.database, heartbeat_seconds=1.0, max_client_lag=3))
+    page = open_page(server.url)
+    live_engine.request("seen", 2)
+    started(page, "seen")
+    page.evaluate(LOOK_AWAY, "hidden")
+    for name in ("one", "two", "three"):
+        live_engine.request(name, 2)
+    page.evaluate(LOOK_AWAY, "visible")
+    for name in ("one", "two", "three"):
+        started(page, name)
+    assert feed_of(page, "started") == ["three", "two", "one", "seen"]
 
 
 def test_a_fault_is_shown_with_its_words(open_page: OpenPage, live_dashboard: Server, live_engine: LiveEngine) -> None:

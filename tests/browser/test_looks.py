@@ -1,4 +1,4 @@
-"""Every view in light, dark and 360 pixels: a screenshot each, nothing wider than the window, nothing axe objects to."""
+"""Each view in light, dark and 360 pixels: a screenshot each, nothing wider than the window, nothing axe minds."""
 
 import json
 import sqlite3

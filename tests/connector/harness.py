@@ -73,6 +73,8 @@ class _Pass:
     end: int
     block_ids: tuple[list[int], ...]
     is_sampling: bool
+    num_rejected: int = 0
+    """Draft tokens at the pass's end that turned out to be wrong."""
 
 
 class Engine:
@@ -270,7 +272,7 @@ class Engine:
         if self._num_draft_tokens and not self._depth:
             self.scheduler.update_draft_token_ids(DraftTokenIds(ids, [self._draft(p.request) for p in passes]))
         for p in passes:
-            self._write(p, computed=min(p.end, p.request.num_computed_tokens) if p.is_sampling else p.end)
+            self._write(p, computed=p.end - p.num_rejected)  # the tokens, and with them the keys, are known now
 
     def _reports(self) -> list[KVConnectorOutput]:
         """What each rank says."""
@@ -339,6 +341,7 @@ class Engine:
             return []
         drafts = output.scheduled_spec_decode_tokens.get(p.request.request_id) or []
         accepted = min(len(drafts), self.accept()) if drafts else 0
+        p.num_rejected = len(drafts) - accepted
         first = p.request.num_output_tokens
         return [_token(first + n) for n in range(accepted + 1)]
 
@@ -361,6 +364,13 @@ class Engine:
     def tasks(self) -> list[CopyTask]:
         """Copies of the connector under test that are not over."""
         return [task for worker in self.workers[-1] for task in worker.tasks]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a copy or a step is under way that holds GPU blocks."""
+        return bool(
+            self._scheduled or self.scheduler.kv_holding_waiting or self.scheduler.connector.has_pending_push_work()
+        )
 
     @property
     def num_running(self) -> int:

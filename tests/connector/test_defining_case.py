@@ -32,7 +32,7 @@ def test_lookup_after_a_loss_hits_up_to_the_hole_or_everything(make_engine, case
     again = engine.add("b", prompt(0, 10, extra=1))
     engine.step()
     assert again.num_computed_tokens == hit_blocks * BLOCK
-    engine.settle_load = engine.steps(3)
+    engine.steps(3)
     engine.finish("b")
     engine.settle()
     engine.close()
@@ -72,24 +72,15 @@ def test_restores_stop_once_nothing_is_missing(make_engine, case):
 
 
 @pytest.mark.parametrize("mode", ["rescan", "tracked"])
-def test_loss_is_repaired_while_its_request_is_not_scheduled(make_engine, mode):
-    """A running request that gets no token in a step still has its blocks on the GPU."""
-    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode), max_num_batched_tokens=16)
-    engine.add("a", prompt(0, 4))
+def test_loss_is_repaired_in_a_step_that_schedules_its_request_nothing(make_engine, mode):
+    """Async scheduling passes a request over once all its tokens are on their way; its blocks are still on the GPU."""
+    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode), is_async=True)
+    engine.add("a", prompt(0, 4), max_tokens=6)
+    engine.add("b", prompt(1, 4))
     engine.steps(6)
-    engine.add("b", prompt(1, 40, extra=0))
-    engine.steps(2)
+    assert len(engine.scheduler.running) == 2
     engine.evict("a", 1)
-    # What the scheduler ordered is taken out of the step, as for a request that another one's tokens crowd out.
-    output = engine.scheduler.schedule()
-    engine.scheduler.update_from_output(output, _nothing_computed(output))
-    assert engine.manager.has_pending_stores()
-
-
-def _nothing_computed(output):
-    from vllm.v1.outputs import ModelRunnerOutput
-
-    ids = list(output.num_scheduled_tokens)
-    return ModelRunnerOutput(
-        req_ids=ids, req_id_to_index={r: i for i, r in enumerate(ids)}, sampled_token_ids=[[] for _ in ids]
-    )
+    lost_on_gpu = engine.scheduler.kv_cache_manager.get_block_ids("a")[0][1]
+    step = engine.step()
+    assert list(step.scheduled) == ["b"]
+    assert step.meta.store_gpu_blocks == [lost_on_gpu]

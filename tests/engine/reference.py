@@ -1,4 +1,4 @@
-"""What vLLM answers without any connector: prompts as JSON on stdin, answers as JSON on the last line of stdout.
+"""What vLLM answers without any connector: prompts as JSON on stdin, answers as JSON in the file that is named.
 
 A program of its own, since a second engine has no place in the process of the tests.
 """
@@ -6,6 +6,7 @@ A program of its own, since a second engine has no place in the process of the t
 import json
 import os
 import sys
+from pathlib import Path
 
 from tests.engine.server import BLOCK, BLOCK_BYTES, GPU_BLOCKS
 
@@ -33,7 +34,7 @@ def main() -> None:
         for prompt in job["prompts"]
     ]
     assert engine.llm_engine.vllm_config.kv_transfer_config is None
-    sys.stdout.write(f"\n{json.dumps(answers)}\n")
+    Path(sys.argv[1]).write_text(json.dumps(answers))
 
 
 if __name__ == "__main__":

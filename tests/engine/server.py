@@ -1,4 +1,4 @@
-"""A real vLLM server for tests: started by `vllm-restore serve` as a person would, on a free port, with a log of its own.
+"""A real vLLM server for tests: started by `vllm-restore serve` as a person would, on a port and with a log of its own.
 
 `tests/conftest.py` makes a session's one server of it (`live_server`), shared by whatever needs a running engine.
 """
@@ -104,10 +104,7 @@ class Server:
     def stop(self) -> int:
         """Asks the server to end, as a service manager would, and returns its exit status."""
         self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(STOP_DEADLINE_S)
-        finally:
-            self.kill()
+        return self.process.wait(STOP_DEADLINE_S)
 
     def kill(self) -> None:
         """Ends whatever is left of it."""
@@ -118,18 +115,26 @@ class Server:
                 return
             self.process.wait()
 
-    def survivors(self) -> list[int]:
-        """Living processes of this server's session."""
-        found: list[int] = []
+    def await_no_survivor(self, deadline_s: float = 30) -> None:
+        """Waits until no process of this server's session lives; fails with their command lines where one stays."""
+        deadline = time.monotonic() + deadline_s
+        while found := self.survivors():
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+
+    def survivors(self) -> list[str]:
+        """Command lines of the living processes of this server's session."""
+        found: list[str] = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
             try:
                 state, _, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+                command = (entry / "cmdline").read_text().replace("\0", " ")
             except (OSError, ValueError):
                 continue
             if int(session) == self.process.pid and state != "Z":
-                found.append(int(entry.name))
+                found.append(f"{entry.name} {command}")
         return found
 
     def tail(self) -> str:

@@ -24,10 +24,10 @@ def test_a_local_folder_is_served_and_its_log_is_whole_after_sigterm(tmp_path: P
         assert usage is not None
         assert (usage.prompt_tokens, usage.completion_tokens) == (300, 2)
         assert server.stop() == 0, server.tail()
+        server.await_no_survivor()
     finally:
         server.kill()
     assert [row["num_tokens"] for row in server.rows("SELECT num_tokens FROM lookup")] == [300]
     assert [row["num_output_tokens"] for row in server.rows("SELECT num_output_tokens FROM request_finished")] == [2]
     assert [row["n"] for row in server.rows("SELECT sum(num_blocks) AS n FROM blocks_stored")] == [2]
     assert [row for row in server.rows("SELECT * FROM engines") if row["stopped_wall_ns"] is None] == []
-    assert server.survivors() == []

@@ -37,10 +37,11 @@ def prompts(live_server: Server) -> list[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def reference(prompts: list[list[int]]) -> list[list[int]]:
+def reference(prompts: list[list[int]], tmp_path_factory: pytest.TempPathFactory) -> list[list[int]]:
     """The answers of vLLM with no connector."""
+    answers = tmp_path_factory.mktemp("reference") / "answers.json"
     done = subprocess.run(
-        [sys.executable, "-m", "tests.engine.reference"],
+        [sys.executable, "-m", "tests.engine.reference", str(answers)],
         input=json.dumps({"prompts": prompts, "max_tokens": MAX_TOKENS}),
         cwd=Path(__file__).resolve().parents[2],
         capture_output=True,
@@ -49,7 +50,7 @@ def reference(prompts: list[list[int]]) -> list[list[int]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(answers.read_text())
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_answers_with_blocks_from_the_cpu_tier_are_those_of_vllm_without_a_conne
 
     assert first == reference
     assert [tokens for _, tokens, _ in again] == reference
-    # All full blocks of the first prompt came over from the CPU; the others share its head, which is on the GPU by then.
+    # All full blocks of the first prompt came over from the CPU; the others share its head, on the GPU by then.
     assert again[0][2] == (len(prompts[0]) - 1) // BLOCK * BLOCK
     live_server.await_rows("SELECT * FROM request_finished WHERE request_id LIKE :id || '%'", id=again[-1][0])
     assert live_server.rows(loaded)[0]["n"] - before >= len(prompts[0]) // BLOCK

@@ -38,7 +38,7 @@ function detail(chain: ChainBlock[]): RequestDetail {
     data: {},
   };
   const request = { ...(recorded as unknown as RequestDetail).request, gpu_hit_tokens: 32, cpu_hit_tokens: 32 };
-  return { request, hash_block_size: 32, chain, is_chain_complete: true, events: [lookup] };
+  return { request, hash_block_size: 32, chain, history_last_seq: 200, is_chain_complete: true, events: [lookup] };
 }
 
 const states = (row: LaneRow | undefined) => row?.cells.map((cell) => cell.state);

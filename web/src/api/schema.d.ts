@@ -30,7 +30,7 @@ export interface paths {
         };
         /**
          * Get Events
-         * @description Rows in the order of the log: the next ones after `after`; the last ones before `before`, or of all, without it.
+         * @description Rows in the order of the log: the next after `after`, or the last before `before`, or else the last of all.
          */
         get: operations["get_events_api_events_get"];
         put?: never;
@@ -282,7 +282,7 @@ export interface components {
             index: number;
             /**
              * Is In Cpu Tier
-             * @description As of the newest row of the log
+             * @description As of `history_last_seq`
              */
             is_in_cpu_tier: boolean;
             /**
@@ -382,10 +382,21 @@ export interface components {
             /** Wall Ns */
             wall_ns: number;
         };
-        /** HTTPValidationError */
-        HTTPValidationError: {
-            /** Detail */
-            detail?: components["schemas"]["ValidationError"][];
+        /**
+         * Gap
+         * @description Sent on the stream in place of rows that a slow or late client missed; read them with `/events?after=`.
+         */
+        Gap: {
+            /**
+             * After Seq
+             * @description The last row that the client has
+             */
+            after_seq: number;
+            /**
+             * Next Seq
+             * @description The first row that follows on the stream
+             */
+            next_seq: number;
         };
         /** Health */
         Health: {
@@ -488,7 +499,7 @@ export interface components {
              * Detail
              * @description What is still awaited, in words; null where nothing is
              */
-            detail?: string | null;
+            detail: string | null;
             /** Engines */
             engines: components["schemas"]["AppliedPolicy"][];
             policy: components["schemas"]["PolicyBody"];
@@ -517,6 +528,11 @@ export interface components {
             events: components["schemas"]["EventRow"][];
             /** Hash Block Size */
             hash_block_size: number;
+            /**
+             * History Last Seq
+             * @description The last row that the blocks' history was read up to, 150,000 rows after the request's start
+             */
+            history_last_seq: number;
             /**
              * Is Chain Complete
              * @description False: the log lost part of it (events were dropped)
@@ -607,7 +623,10 @@ export interface components {
             num_faults: number;
             /** Num Requests */
             num_requests: number;
-            /** Num Running */
+            /**
+             * Num Running
+             * @description Requests that live engines have not finished yet
+             */
             num_running: number;
             /** Restored Blocks */
             restored_blocks: number;
@@ -706,7 +725,7 @@ export interface components {
         };
         /**
          * TokenSplit
-         * @description Prompt tokens of admitted lookups, by where their KV came from. A lookup after a preemption is not counted again.
+         * @description Prompt tokens of admitted lookups, by where their KV came from. Lookups after a preemption do not count again.
          */
         TokenSplit: {
             /** Computed Tokens */
@@ -727,19 +746,6 @@ export interface components {
              * @description Of the CPU hits: tokens in blocks that are there thanks to a re-store
              */
             restored_hit_tokens: number;
-        };
-        /** ValidationError */
-        ValidationError: {
-            /** Context */
-            ctx?: Record<string, never>;
-            /** Input */
-            input?: unknown;
-            /** Location */
-            loc: (string | number)[];
-            /** Message */
-            msg: string;
-            /** Error Type */
-            type: string;
         };
     };
     responses: never;
@@ -798,6 +804,42 @@ export interface operations {
                     "application/json": components["schemas"]["Engine"][];
                 };
             };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A parameter that is not as it should be */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_events_api_events_get: {
@@ -854,13 +896,40 @@ export interface operations {
                     "application/json": components["schemas"]["EventPage"];
                 };
             };
-            /** @description Validation Error */
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A parameter that is not as it should be */
             422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -883,7 +952,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description `event: log` with an EventRow and its seq as id; `event: gap` with a Gap; comments meanwhile */
+            /** @description `event: log`: an EventRow, its seq as id; `event: gap`: a Gap; comments meanwhile */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -892,22 +961,40 @@ export interface operations {
                     "text/event-stream": unknown;
                 };
             };
-            /** @description Validation Error */
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A parameter that is not as it should be */
             422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The log cannot be read */
+            /** @description The log cannot be read now */
             503: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": components["schemas"]["Problem"];
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -958,6 +1045,42 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["PolicyState"];
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A parameter that is not as it should be */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1063,7 +1186,7 @@ export interface operations {
                     "application/json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key is set and the client is not on this machine */
+            /** @description A client, a host name or a page that may not do this */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -1092,6 +1215,15 @@ export interface operations {
             };
             /** @description An unknown key or a value out of bounds; nothing was applied */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1157,13 +1289,40 @@ export interface operations {
                     "application/json": components["schemas"]["PolicyHistoryEntry"][];
                 };
             };
-            /** @description Validation Error */
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A parameter that is not as it should be */
             422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1219,13 +1378,40 @@ export interface operations {
                     "application/json": components["schemas"]["RequestPage"];
                 };
             };
-            /** @description Validation Error */
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A parameter that is not as it should be */
             422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1310,6 +1496,7 @@ export interface operations {
                      *         }
                      *       ],
                      *       "hash_block_size": 32,
+                     *       "history_last_seq": 5120,
                      *       "is_chain_complete": true,
                      *       "request": {
                      *         "computed_tokens": 33,
@@ -1336,6 +1523,24 @@ export interface operations {
                     "application/json": components["schemas"]["RequestDetail"];
                 };
             };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
             /** @description No such request, or several */
             404: {
                 headers: {
@@ -1345,13 +1550,22 @@ export interface operations {
                     "application/json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Validation Error */
+            /** @description A parameter that is not as it should be */
             422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1420,13 +1634,40 @@ export interface operations {
                     "application/json": components["schemas"]["Summary"];
                 };
             };
-            /** @description Validation Error */
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A parameter that is not as it should be */
             422: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -1491,8 +1732,35 @@ export interface operations {
                     "application/json": components["schemas"]["Timeline"];
                 };
             };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
             /** @description A range that cannot be drawn */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1527,6 +1795,33 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Health"];
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A parameter that is not as it should be */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
             /** @description Degraded: `detail` says why */

@@ -8,6 +8,8 @@ export const HEAD_HEIGHT = 20;
 export const LOOKUP_HEIGHT = 30;
 export const MIN_CELL = 16;
 const MAX_CELL = 34;
+/** A folded column has to hold a letter and a count. */
+const MAX_FOLDED = 64;
 const GAP = 2;
 
 /** The measures of one drawing, in CSS pixels. */
@@ -26,7 +28,8 @@ export function fitColumns(available: number, gutter: number): number {
 
 export function layoutOf(lane: Lane, columns: readonly Column[], available: number, gutter: number): Layout {
   const room = available - gutter;
-  const cell = Math.max(MIN_CELL, Math.min(MAX_CELL, Math.floor(room / Math.max(1, columns.length))));
+  const widest = columns.some(({ num }) => num > 1) ? MAX_FOLDED : MAX_CELL;
+  const cell = Math.max(MIN_CELL, Math.min(widest, Math.floor(room / Math.max(1, columns.length))));
   const tops: number[] = [];
   let top = HEAD_HEIGHT;
   for (const row of lane.rows) {
@@ -192,19 +195,28 @@ function drawCell(
     ctx.strokeRect(left + line / 2, top + line / 2, width - line, height - line);
   }
   ctx.globalAlpha = 1;
-  const letter = column.num > 1 && row.type === "lookup" ? `×${column.num}` : cellLetter(cell, row.type);
+  const letter = cellText(ctx, cell, row, column, width);
   if (letter) {
     ctx.fillStyle = look.letter;
     ctx.textAlign = "center";
     if (cell.state === "beyond") {
       // The letter stands on the stripes: give it ground.
       ctx.fillStyle = ink.back;
-      ctx.fillRect(left + width / 2 - 6, top + height / 2 - 8, 12, 16);
+      const half = ctx.measureText(letter).width / 2 + 2;
+      ctx.fillRect(left + width / 2 - half, top + height / 2 - 8, 2 * half, 16);
       ctx.fillStyle = ink.text;
     }
     ctx.fillText(letter, left + width / 2, top + height / 2 + 0.5, width);
   }
   ctx.restore();
+}
+
+/** The letter; in the lookup's row of a folded column the count too, as far as there is room. */
+function cellText(ctx: CanvasRenderingContext2D, cell: Cell, row: LaneRow, column: Column, width: number): string {
+  const letter = cellLetter(cell, row.type);
+  if (column.num === 1 || row.type !== "lookup") return letter;
+  const texts = [`${letter} ${column.num}`.trim(), String(column.num)];
+  return texts.find((text) => ctx.measureText(text).width + 2 <= width) ?? letter;
 }
 
 function drawMarks(

@@ -30,14 +30,15 @@ export const logSpan = computed(() => {
   return { beginMs, endMs: isLive.value ? null : ended + 1 };
 });
 
-/** How many buckets the timeline has room for; its view says so when it knows its width. */
-export const maxBuckets = signal(180);
+/** How many buckets the timeline has room for: null until its view knows its width, and until then nothing is read. */
+export const maxBuckets = signal<number | null>(null);
+const USUAL_BUCKETS = 120;
 
 /** The piece of time that is on screen, its edges on bucket borders, so that bars stand still while time moves. */
 export function currentWindow(): { sinceMs: number; untilMs: number; bucket: number } {
   const { beginMs, endMs } = logSpan.value ?? { beginMs: null, endMs: null };
   const { sinceMs, untilMs } = resolveRange(range.value, endMs ?? Date.now(), beginMs);
-  const bucket = bucketSeconds(untilMs - sinceMs, maxBuckets.value);
+  const bucket = bucketSeconds(untilMs - sinceMs, maxBuckets.value ?? USUAL_BUCKETS);
   const width = bucket * 1e3;
   return { sinceMs: Math.floor(sinceMs / width) * width, untilMs: Math.ceil(untilMs / width) * width, bucket };
 }
@@ -71,9 +72,8 @@ export function startLog(): void {
   effect(() => {
     // What is asked for has changed: the range, the width, or the log has got its first engine.
     range.value.text;
-    maxBuckets.value;
     attempts.value;
-    if (begin.value === null || !isOverview.value) return;
+    if (begin.value === null || maxBuckets.value === null || !isOverview.value) return;
     untracked(() => {
       readAt = Date.now();
       readPulse = pulse.peek();
@@ -92,7 +92,7 @@ export function startLog(): void {
       }
       const age = now - readAt;
       const isNew = readPulse !== pulse.peek();
-      if (!isOverview.peek() || logSpan.peek() === null) return;
+      if (!isOverview.peek() || logSpan.peek() === null || maxBuckets.peek() === null) return;
       if ((isNew && age >= FAST_MS) || (isLive.peek() && age >= SLOW_MS)) {
         readAt = now;
         readPulse = pulse.peek();

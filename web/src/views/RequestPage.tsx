@@ -63,7 +63,7 @@ function Page({ data }: { data: RequestDetail }) {
         </p>
       )}
       <div class="halves">
-        <History block={block} onClose={() => pin(null)} />
+        <History block={block} asOf={data.history_last_seq} onClose={() => pin(null)} />
         <Panel title={pinned === null ? "Events of this request" : `Events of this request on block ${pinned}`}>
           <EventList events={events} empty="No event." isDated />
         </Panel>
@@ -135,8 +135,15 @@ function Started({ ns }: { ns: number }) {
   );
 }
 
+interface HistoryProps {
+  block: ChainBlock | null;
+  /** The row of the log up to which the history was read. */
+  asOf: number;
+  onClose: () => void;
+}
+
 /** What became of one block's CPU copy. */
-function History({ block, onClose }: { block: ChainBlock | null; onClose: () => void }) {
+function History({ block, asOf, onClose }: HistoryProps) {
   if (block === null) {
     return (
       <Panel title="Block history">
@@ -161,7 +168,7 @@ function History({ block, onClose }: { block: ChainBlock | null; onClose: () => 
           ? (block.why_missing ?? "computed")
           : `hit on the ${block.source.toUpperCase()}`}
         {"; "}
-        {block.is_in_cpu_tier ? "in the CPU tier now" : "not in the CPU tier now"}.{" "}
+        {block.is_in_cpu_tier ? "in the CPU tier" : "not in the CPU tier"} as of row {count(asOf)} of the log.{" "}
         <a href={href("now", null, { find: block.hash.slice(0, 16) })}>find in the feed</a>
       </p>
       {block.history.length === 0 ? (

@@ -77,7 +77,7 @@ const SESSION: Column = {
   cell: (row) => <span title={row.session_id ?? ""}>{row.session_id ?? NONE}</span>,
 };
 const PROMPT: Column = { name: "prompt", class: "right", cell: (row) => count(row.prompt_tokens) };
-const CACHE: Column = { name: "from cache", class: "bar-cell", cell: (row) => <SplitBar split={hit(row)} /> };
+const CACHE: Column = { name: "cached", class: "bar-cell", cell: (row) => <SplitBar split={hit(row)} /> };
 const HIT: Column = {
   name: "hit",
   class: "right",

@@ -51,7 +51,7 @@ function Restore({ tokens }: { tokens: TokenSplit }) {
   const words = policyLabel(state.policy);
   return (
     <>
-      Re-store {state.can_change ? "is" : "was last set to"}{" "}
+      <span class="nowrap">Re-store</span> {state.can_change ? "is" : "was last set to"}{" "}
       <a href={href("policy")}>{words === "off" ? "off" : `on (${words})`}</a>
       {gained > 0 ? (
         <>

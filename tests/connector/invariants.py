@@ -1,0 +1,198 @@
+"""What must hold after every step, whatever was done to the engine: I1 references, I2 truth, I3 cursors, I6 log.
+
+Test support. I4 (rest) and I5 (equality) compare runs; they are tests of their own.
+"""
+
+import json
+from collections import Counter
+from typing import Any
+
+from harness import Engine
+from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
+
+from connector.events import (
+    BlocksEvicted,
+    BlocksRestored,
+    BlocksStored,
+    CacheReset,
+    ChainExtended,
+    EventsDropped,
+)
+
+
+def check_references(engine: Engine) -> None:
+    """I1: every reference on either pool is held by something that is in flight or by a request's block table."""
+    for child in engine.children:
+        manager = child.scheduler_manager
+        cpu: Counter[int] = Counter()
+        gpu: Counter[int] = Counter()
+        for blocks, _, _ in manager._pending_cpu_hits.values():
+            cpu.update(b.block_id for group in blocks for b in group if not b.is_null)
+        transfers = [s.transfer_meta for s in manager._reqs_to_load.values()]
+        transfers += [s.transfer_meta for s in manager._abandoned_reqs_to_load.values()]
+        transfers += manager._pending_finished_stores
+        transfers += manager._store_event_to_blocks.values()
+        transfers += manager._abandoned_store_event_to_blocks.values()
+        for transfer in transfers:
+            cpu.update(transfer.cpu_block_ids)
+            gpu.update(transfer.gpu_block_ids)
+        _compare("CPU", manager.cpu_block_pool, cpu)
+        engine_gpu = gpu if child is engine.children[0] else engine_gpu + gpu
+    for manager in engine.scheduler.kv_cache_manager.coordinator.single_type_managers:
+        for blocks in manager.req_to_blocks.values():
+            engine_gpu.update(b.block_id for b in blocks if not b.is_null)
+    for _, blocks in engine.scheduler.deferred_frees:
+        engine_gpu.update(b.block_id for b in blocks if not b.is_null)
+    _compare("GPU", engine.scheduler.kv_cache_manager.block_pool, engine_gpu)
+
+
+def _compare(name: str, pool: Any, held: Counter[int]) -> None:
+    taken = {b.block_id: b.ref_cnt for b in pool.blocks if b.ref_cnt and not b.is_null}
+    assert taken == dict(held), f"{name} references {taken} are not those held: {dict(held)}"
+    assert pool.get_num_free_blocks() == pool.num_gpu_blocks - 1 - len(taken)
+
+
+def check_truth(engine: Engine) -> None:
+    """I2: a hash can be found only if that CPU block holds, on every rank, the bytes of that hash."""
+    for pool, memory in ((engine.manager.cpu_block_pool, cpu) for cpu in engine.cpus):
+        secondary = pool.cached_block_hashes_by_block
+        for block in pool.blocks:
+            if block.block_hash is not None:
+                held = memory.read(block.block_id)
+                assert held in {block.block_hash, *secondary.get(block.block_id, ())}, (
+                    f"CPU block {block.block_id} answers for a hash whose bytes it does not hold"
+                )
+
+
+def findable(engine: Engine) -> set[bytes]:
+    """The keys that the CPU pool can answer for."""
+    return {key for key in engine.manager.cpu_block_pool.cached_block_hash_to_block._cache}
+
+
+def note_restores(engine: Engine) -> list[list[bytes]]:
+    """A list that grows, with each step, by the keys that the step's metadata re-stores, in their order."""
+    orders: list[list[bytes]] = []
+    tier = engine.manager._tier
+    inner = tier.copies_ordered
+
+    def noted(meta: Any, step: int) -> Any:
+        copies = inner(meta, step)
+        orders.append([c.key for c in copies if c is not None and c.is_restore])
+        return copies
+
+    tier.copies_ordered = noted
+    return orders
+
+
+class Watch:
+    """Follows one engine from its start: cursors (I3) and the log's events (I6).
+
+    The events are taken where the recorder gets them; `check_log` reads them back from the database.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._cursors: dict[str, tuple[tuple[int, int], list[int]]] = {}
+        self._parents: dict[bytes, bytes | None] = {}
+        self._content: set[bytes] = set()
+        self._num_events = 0
+        self._snapshots: list[tuple[int, frozenset[bytes]]] = []
+        self._inner = engine.connector._recorder.record
+        engine.connector._recorder.record = self._record
+
+    def check(self) -> None:
+        check_references(self._engine)
+        check_truth(self._engine)
+        self.check_cursors()
+        self.check_content()
+
+    def check_cursors(self) -> None:
+        """I3: a cursor lies between 0 and the ready blocks, and moves back only at preemption and reset."""
+        engine = self._engine
+        seen: dict[str, tuple[tuple[int, int], list[int]]] = {}
+        for request_id, state in engine.manager._reqs_to_store.items():
+            request = state.request
+            confirmed = request.num_computed_tokens - request.num_output_placeholders
+            # A preemption is told to the connector with the next step's output.
+            if request_id not in engine.scheduler.reset_preempted_req_ids and not request.is_finished():
+                for g, cursor in enumerate(state.num_stored_blocks):
+                    ready = min(len(state.block_ids[g]), max(confirmed, 0) // engine.block_size(g))
+                    assert 0 <= cursor <= max(ready, 0), f"cursor {cursor} of {request_id} passes {ready} ready blocks"
+            era = (request.num_preemptions, engine.num_resets)
+            seen[request_id] = (era, list(state.num_stored_blocks))
+            before = self._cursors.get(request_id)
+            if before is not None and before[0] == era:
+                assert all(a <= b for a, b in zip(before[1], state.num_stored_blocks, strict=True)), (
+                    f"the cursor of {request_id} moved back from {before[1]} to {state.num_stored_blocks}"
+                )
+        self._cursors = seen
+
+    def check_content(self) -> None:
+        """I6: the events so far, replayed from nothing, yield what the CPU pool can answer for."""
+        # Evictions since the last hook are told with the next one.
+        pending = {key for _, key in self._engine.manager._tier._observer._evicted}
+        real = findable(self._engine)
+        assert self._content - pending == real - pending, (
+            f"the log's model has {len(self._content - real)} hashes too many and lacks {len(real - self._content)}"
+        )
+        if not pending:
+            self._snapshots.append((self._num_events, frozenset(real)))
+
+    def check_log(self) -> None:
+        """I6 from the database: each state that was seen comes back at its place in the log. Closes the engine."""
+        engine = self._engine
+        engine.close()
+        parents = {h: p for h, p in engine.sql("SELECT hash, parent_hash FROM block_hashes")}
+        ((groups,),) = engine.sql("SELECT kv_groups FROM engines")
+        scales = [group["block_size"] // engine.hash_block_size for group in json.loads(groups)]
+        rows = engine.sql("SELECT kind, kv_group, num_blocks, tail_hash FROM events ORDER BY seq")
+        rows = [row for row in rows if row[0] != "policy_applied"]
+        content: set[bytes] = set()
+        snapshots = list(self._snapshots)
+        for count, row in enumerate([None, *rows]):
+            if row is not None:
+                kind, group, num_blocks, tail = row
+                if kind in ("blocks_stored", "blocks_restored"):
+                    content |= _run(parents, tail, num_blocks, group, scales[group])
+                elif kind == "blocks_evicted":
+                    content -= _run(parents, tail, num_blocks, group, scales[group])
+                elif kind == "cache_reset":
+                    content.clear()
+            while snapshots and snapshots[0][0] == count:
+                assert content == snapshots.pop(0)[1], f"the log yields another content after its event {count}"
+        assert not snapshots, "the log has fewer events than were recorded"
+
+    def _record(self, event: Any) -> bool:
+        if isinstance(event, ChainExtended):
+            parent = event.parent_hash
+            for h in event.hashes:
+                self._parents[h] = parent
+                parent = h
+            return self._inner(event)
+        if event.kind != "policy_applied":
+            self._num_events += 1
+        assert not isinstance(event, EventsDropped)
+        if isinstance(event, BlocksStored | BlocksRestored):
+            self._content |= self._keys(event)
+        elif isinstance(event, BlocksEvicted):
+            self._content -= self._keys(event)
+        elif isinstance(event, CacheReset):
+            self._content.clear()
+        return self._inner(event)
+
+    def _keys(self, event: Any) -> set[bytes]:
+        engine = self._engine
+        scale = engine.block_size(event.kv_group) // engine.hash_block_size
+        return _run(self._parents, event.tail_hash, event.num_blocks, event.kv_group, scale)
+
+
+def _run(parents: dict[bytes, bytes | None], tail: bytes, num_blocks: int, group: int, scale: int) -> set[bytes]:
+    """The keys of a run, spelled out from its tail by walking parents."""
+    keys = set()
+    h: bytes | None = tail
+    for _ in range(num_blocks):
+        assert h is not None, "a run reaches beyond the head of its chain"
+        keys.add(bytes(make_block_hash_with_group_id(h, group)))
+        for _ in range(scale):
+            h = parents.get(h) if h is not None else None
+    return keys

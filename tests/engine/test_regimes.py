@@ -1,0 +1,129 @@
+"""What vLLM's scheduler does to requests, in the real engine: preemption, aborts, two ranks, toggles under load."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.references import answers_of
+from tests.engine.server import BLOCK, GPU_BLOCKS, MODEL, Server, make_tiny_model
+
+pytestmark = pytest.mark.engine
+
+MAX_TOKENS = 48
+SUBJECTS = ("tides", "volcanoes", "printing", "glass", "salt", "clocks", "maps", "bridges")
+POLICIES = (
+    {"enabled": False},
+    {"enabled": True, "mode": "rescan"},
+    {"enabled": True, "mode": "tracked", "max_restore_blocks_per_step": 1},
+    {"enabled": True, "mode": "tracked", "max_restore_blocks_per_step": 0},
+)
+
+
+@pytest.fixture(scope="module")
+def prompts(live_server: Server) -> list[list[int]]:
+    """Eight conversations of nine blocks and a few tokens each, with a shared head."""
+    found: list[list[int]] = []
+    for subject in SUBJECTS:
+        text = f"Please explain the history of {subject} to a curious child, step by step, with dates. " * 14
+        messages = [{"role": "system", "content": "You are a kind teacher."}, {"role": "user", "content": text}]
+        found.append(
+            live_server.api("POST", "/tokenize", json={"model": MODEL, "messages": messages}).json()["tokens"]
+        )
+    needed = sum(-(-(len(p) + MAX_TOKENS) // BLOCK) for p in found)
+    assert needed > GPU_BLOCKS, "all of them together must not fit, so that some are preempted"
+    return found
+
+
+def complete(server: Server, prompt: list[int], model: str = MODEL, max_tokens: int = MAX_TOKENS) -> tuple[str, list[int], int]:
+    """Request id, greedy answer, and how many of the prompt's tokens a cache gave."""
+    done = server.client().completions.create(
+        model=model,
+        prompt=prompt,
+        max_tokens=max_tokens,
+        temperature=0,
+        extra_body={"ignore_eos": True, "return_token_ids": True},
+    )
+    assert done.usage is not None
+    assert done.usage.prompt_tokens_details is not None
+    extra: Any = done.choices[0].model_extra
+    return done.id, extra["token_ids"], done.usage.prompt_tokens_details.cached_tokens or 0
+
+
+def leave_early(server: Server, prompt: list[int]) -> None:
+    """A client that goes away after the first token."""
+    stream: Any = server.client().completions.create(
+        model=MODEL, prompt=prompt, max_tokens=400, temperature=0, stream=True, extra_body={"ignore_eos": True}
+    )
+    next(iter(stream))
+    stream.close()
+
+
+def test_answers_under_load_with_toggles_preemptions_and_aborts_are_those_without_a_connector(
+    live_server: Server, prompts: list[list[int]], tmp_path: Path
+) -> None:
+    expected = answers_of(prompts, MAX_TOKENS, tmp_path)
+    preempted_before = live_server.rows("SELECT count(*) AS n FROM request_preempted")[0]["n"]
+    done = threading.Event()
+
+    def toggle() -> int:
+        changes = 0
+        for policy in cycle(POLICIES):
+            if done.is_set():
+                return changes
+            live_server.set_policy(**policy)
+            changes += 1
+        return changes
+
+    with ThreadPoolExecutor(len(prompts) + 3) as pool:
+        toggler = pool.submit(toggle)
+        try:
+            for _ in range(2):
+                leavers = [pool.submit(leave_early, live_server, prompt[: 4 * BLOCK + 1]) for prompt in prompts[:2]]
+                answers = list(pool.map(lambda p: complete(live_server, p)[1], prompts))
+                for leaver in leavers:
+                    leaver.result()
+                assert answers == expected
+                live_server.empty_gpu_cache_when_idle()
+        finally:
+            done.set()
+        assert toggler.result() >= len(POLICIES)
+    live_server.set_policy(enabled=True, mode="tracked", max_restore_blocks_per_step=64)
+
+    assert live_server.rows("SELECT count(*) AS n FROM request_preempted")[0]["n"] > preempted_before
+    assert live_server.rows("SELECT * FROM request_finished WHERE status = 'FINISHED_ABORTED'")
+    assert live_server.rows("SELECT sum(num_blocks) AS n FROM blocks_loaded")[0]["n"] > 0
+    assert live_server.rows("SELECT * FROM fault") == []
+    assert live_server.rows("SELECT * FROM events_dropped") == []
+
+
+def test_two_ranks_find_again_what_both_have_copied(tmp_path: Path) -> None:
+    model = make_tiny_model(tmp_path / "tiny", num_attention_heads=4, num_key_value_heads=2)
+    block_bytes = 2 * 2 * 2 * 32 * 4 * BLOCK // 2  # layers, key and value, heads, numbers, bytes, tokens; by two ranks
+    server = Server(
+        tmp_path,
+        str(model),
+        *("--served-model-name", "tiny", "--load-format", "dummy", "--dtype", "float32", "--enforce-eager"),
+        *("--max-model-len", "1024", "--block-size", str(BLOCK), "--tensor-parallel-size", "2"),
+        *("--kv-cache-memory-bytes", str(40 * block_bytes)),
+        *("--kv-transfer-config.kv_connector_extra_config.cpu_bytes_to_use", str(2 * 40 * block_bytes)),
+    )
+    try:
+        prompt = [100 + i for i in range(5 * BLOCK + 1)]
+        request_id, first, _ = complete(server, prompt, "tiny")
+        server.await_rows("SELECT * FROM blocks_stored WHERE request_id LIKE :id || '%'", id=request_id)
+        server.empty_gpu_cache_when_idle()
+        again_id, again, cached = complete(server, prompt, "tiny")
+        assert (again, cached) == (first, 5 * BLOCK)
+        loaded = server.await_rows("SELECT * FROM blocks_loaded WHERE request_id LIKE :id || '%'", id=again_id)
+        assert sum(row["num_blocks"] for row in loaded) == 5
+        assert server.rows("SELECT * FROM fault") == []
+        assert server.stop() == 0, server.tail()
+        server.await_no_survivor()
+    finally:
+        server.kill()
+
+
