@@ -4,8 +4,9 @@ Pure: standard library only. An event carries no clock and no step; the recorder
 the log's `events` table, by name. Content is named by block hashes only: no token and no text ever enters an event.
 
 A *run* is a stretch of one chain of block hashes: `num_blocks` blocks of group `kv_group`, the first at block index
-`first_index` of its chain, the last with the hash `tail_hash`. Every other hash of the run is found by walking parents.
-Block indices count blocks of that group's block size.
+`first_index` of its chain with the hash `head_hash`, the last with `tail_hash`; what lies between is found by walking
+parents from the tail. A run touches a chain only if its head lies on that chain. Block indices count blocks of that
+group's block size.
 """
 
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class BlocksStored(Event):
     first_index: int
     num_blocks: int
     tail_hash: bytes
+    head_hash: bytes
     cpu_block_ids: tuple[int, ...]
     num_bytes: int
     scheduled_step: int
@@ -80,6 +82,7 @@ class BlocksRestored(Event):
     first_index: int
     num_blocks: int
     tail_hash: bytes
+    head_hash: bytes
     cpu_block_ids: tuple[int, ...]
     num_bytes: int
     scheduled_step: int
@@ -98,6 +101,7 @@ class BlocksEvicted(Event):
     first_index: int
     num_blocks: int
     tail_hash: bytes
+    head_hash: bytes
     cpu_block_ids: tuple[int, ...]
     num_owned: int
     age_ns: int | None
@@ -113,6 +117,7 @@ class BlocksLoaded(Event):
     first_index: int
     num_blocks: int
     tail_hash: bytes
+    head_hash: bytes
     cpu_block_ids: tuple[int, ...]
     num_bytes: int
     scheduled_step: int

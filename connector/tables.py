@@ -18,6 +18,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    text,
 )
 
 from connector.events import EVENT_TYPES, Event
@@ -110,6 +111,7 @@ events = Table(
     Column("first_index", Integer),
     Column("num_blocks", Integer),
     Column("tail_hash", LargeBinary),
+    Column("head_hash", LargeBinary, comment="Of a run of blocks: finds the runs that touch a chain"),
     Column("cpu_block_ids", Text, comment="JSON array, in chain order"),
     Column("num_bytes", BigInteger),
     Column("scheduled_step", Integer),
@@ -142,6 +144,7 @@ events = Table(
     Column("num_faults", Integer),
     Index("events_by_kind", "kind", "wall_ns"),
     Index("events_by_request", "request_id", "seq"),
+    Index("events_by_head", "head_hash", sqlite_where=text("head_hash IS NOT NULL")),
     sqlite_autoincrement=True,
 )
 

@@ -9,10 +9,10 @@ down_revision = None
 VIEWS = {
     "request_started": "request_id, num_tokens, num_blocks, tail_hash, session_id",
     "lookup": "request_id, num_tokens, gpu_hit_tokens, cpu_hit_tokens, num_blocks, tail_hash, cut_index, missing_hash, num_attempts, is_resumed, is_skipped",
-    "blocks_stored": "request_id, kv_group, first_index, num_blocks, tail_hash, cpu_block_ids, num_bytes, scheduled_step",
-    "blocks_restored": "request_id, kv_group, first_index, num_blocks, tail_hash, cpu_block_ids, num_bytes, scheduled_step",
-    "blocks_evicted": "request_id, by_request_id, kv_group, first_index, num_blocks, tail_hash, cpu_block_ids, num_owned, age_ns",
-    "blocks_loaded": "request_id, kv_group, first_index, num_blocks, tail_hash, cpu_block_ids, num_bytes, scheduled_step",
+    "blocks_stored": "request_id, kv_group, first_index, num_blocks, tail_hash, head_hash, cpu_block_ids, num_bytes, scheduled_step",
+    "blocks_restored": "request_id, kv_group, first_index, num_blocks, tail_hash, head_hash, cpu_block_ids, num_bytes, scheduled_step",
+    "blocks_evicted": "request_id, by_request_id, kv_group, first_index, num_blocks, tail_hash, head_hash, cpu_block_ids, num_owned, age_ns",
+    "blocks_loaded": "request_id, kv_group, first_index, num_blocks, tail_hash, head_hash, cpu_block_ids, num_bytes, scheduled_step",
     "blocks_dropped": "request_id, kv_group, first_index, num_blocks, reason",
     "cursor_moved": "request_id, kv_group, from_index, to_index",
     "request_preempted": "request_id, num_preemptions",
@@ -97,6 +97,12 @@ def upgrade() -> None:
         sa.Column("first_index", sa.Integer(), nullable=True),
         sa.Column("num_blocks", sa.Integer(), nullable=True),
         sa.Column("tail_hash", sa.LargeBinary(), nullable=True),
+        sa.Column(
+            "head_hash",
+            sa.LargeBinary(),
+            nullable=True,
+            comment="Of a run of blocks: finds the runs that touch a chain",
+        ),
         sa.Column("cpu_block_ids", sa.Text(), nullable=True, comment="JSON array, in chain order"),
         sa.Column("num_bytes", sa.BigInteger(), nullable=True),
         sa.Column("scheduled_step", sa.Integer(), nullable=True),
@@ -133,6 +139,9 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("seq"),
         sqlite_autoincrement=True,
+    )
+    op.create_index(
+        "events_by_head", "events", ["head_hash"], unique=False, sqlite_where=sa.text("head_hash IS NOT NULL")
     )
     op.create_index("events_by_kind", "events", ["kind", "wall_ns"], unique=False)
     op.create_index("events_by_request", "events", ["request_id", "seq"], unique=False)

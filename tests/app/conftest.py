@@ -110,10 +110,10 @@ class LogBuilder:
 EVENTS: dict[str, Event] = {
     "started": RequestStarted("r", 65, 2, None, None),
     "lookup": Lookup("r", 65, 0, 0, 2, None, None, None, 1, False, False),
-    "stored": BlocksStored("r", 0, 0, 1, b"", (0,), 1000, 1),
-    "restored": BlocksRestored("r", 0, 0, 1, b"", (0,), 1000, 1),
-    "evicted": BlocksEvicted(None, None, 0, 0, 1, b"", (0,), 0, None),
-    "loaded": BlocksLoaded("r", 0, 0, 1, b"", (0,), 1000, 1),
+    "stored": BlocksStored("r", 0, 0, 1, b"", b"", (0,), 1000, 1),
+    "restored": BlocksRestored("r", 0, 0, 1, b"", b"", (0,), 1000, 1),
+    "evicted": BlocksEvicted(None, None, 0, 0, 1, b"", b"", (0,), 0, None),
+    "loaded": BlocksLoaded("r", 0, 0, 1, b"", b"", (0,), 1000, 1),
     "finished": RequestFinished("r", "FINISHED_STOPPED", 65, 10, 2, None, 100, 200),
     "policy": PolicyApplied(0, True, "tracked", 64, False, "start"),
 }

@@ -62,7 +62,7 @@ class LiveEngine:
                 ChainExtended(None, 0, hashes),
                 RequestStarted(name, num_tokens, num_blocks, tail, None),
                 Lookup(name, num_tokens, 0, 0, num_blocks, tail, 0, hashes[0], 1, False, False),
-                BlocksStored(name, 0, 0, num_blocks, tail, ids, num_blocks << 20, 1),
+                BlocksStored(name, 0, 0, num_blocks, tail, hashes[0], ids, num_blocks << 20, 1),
                 RequestFinished(name, "FINISHED_STOPPED", num_tokens, 8, num_blocks, tail, 50_000_000, 400_000_000),
             )
         )

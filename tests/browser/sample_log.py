@@ -108,7 +108,17 @@ class Model:
         if cpu_hit:
             ids = tuple(self.cpu[h] for h in chain[gpu_hit:cut])
             self.emit(
-                BlocksLoaded(request_id, 0, gpu_hit, cpu_hit, chain[cut - 1], ids, cpu_hit * BLOCK_BYTES, self.step)
+                BlocksLoaded(
+                    request_id,
+                    0,
+                    gpu_hit,
+                    cpu_hit,
+                    chain[cut - 1],
+                    chain[gpu_hit],
+                    ids,
+                    cpu_hit * BLOCK_BYTES,
+                    self.step,
+                )
             )
             self._count("num_loaded", cpu_hit)
         self._store(request, [i for i, h in enumerate(chain) if h not in self.cpu], is_restore=False)
@@ -178,9 +188,8 @@ class Model:
                 self.cpu[request.chain[i]] = cpu_id
                 self.stored_ns[request.chain[i]] = self.now_ns
             kind = BlocksRestored if is_restore else BlocksStored
-            self.emit(
-                kind(request.id, 0, first, num, request.chain[first + num - 1], ids, num * BLOCK_BYTES, self.step)
-            )
+            tail, head = request.chain[first + num - 1], request.chain[first]
+            self.emit(kind(request.id, 0, first, num, tail, head, ids, num * BLOCK_BYTES, self.step))
             self._count("num_restored" if is_restore else "num_stored", num)
 
     def _take_cpu_block(self, by: Running) -> int:
@@ -198,6 +207,7 @@ class Model:
                 0,
                 index,
                 1,
+                victim,
                 victim,
                 (cpu_id,),
                 1 if owner else 0,

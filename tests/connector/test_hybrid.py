@@ -1,0 +1,166 @@
+"""Models with several KV-cache groups, and speculative decoding."""
+
+import pytest
+from harness import BLOCK, full_attention, mamba, prompt, ring_buffer, sliding_window
+from invariants import Watch, note_restores
+from traffic import Player, actions
+
+from connector.policy import Policy
+
+BOTH = pytest.mark.parametrize("mode", ["rescan", "tracked"])
+
+
+def _align(config):
+    config.cache_config.mamba_cache_mode = "align"
+
+
+LAYOUTS = {
+    "full and window": {"groups": [full_attention(), sliding_window(32)]},
+    "two windows": {"groups": [full_attention(), sliding_window(32), sliding_window(64)]},
+    "ring": {"groups": [full_attention(), ring_buffer()]},
+    "large full": {"groups": [full_attention(32), sliding_window(32)]},
+    "large window": {"groups": [full_attention(), sliding_window(64, 32)]},
+    "mamba": {"groups": [full_attention(), mamba()], "configure": _align},
+    "large mamba": {"groups": [full_attention(), mamba(32)], "configure": _align},
+}
+
+
+@BOTH
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_random_traffic_holds_in_every_layout(make_engine, layout, mode):
+    """Window pages are nulled, freed and hashed again by others; none is copied under the wrong hash."""
+    num_restored = 0
+    for seed in range(3):
+        engine = make_engine(
+            gpu_blocks=60,
+            cpu_blocks=24,
+            copy_steps=seed,
+            max_num_batched_tokens=96,
+            policy=Policy(mode=mode, max_restore_blocks_per_step=seed),
+            **LAYOUTS[layout],
+        )
+        watch = Watch(engine)
+        orders = note_restores(engine)
+        player = Player(engine)
+        for action in actions(seed + 30, 70):
+            if player.play(action) is not None:
+                watch.check()
+        engine.settle(2_000)
+        watch.check()
+        num_restored += sum(map(len, orders))
+        watch.check_log()
+        assert engine.sql("SELECT * FROM fault") == []
+    assert num_restored > 0
+
+
+@BOTH
+def test_lost_block_of_each_group_comes_back(make_engine, mode):
+    engine = make_engine(gpu_blocks=64, cpu_blocks=33, groups=[full_attention(), sliding_window(64)],
+                         policy=Policy(mode=mode))
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 3))
+    engine.steps(2)
+    assert engine.in_cpu("a", 0) == [True] * 3
+    there = engine.in_cpu("a", 1)
+    assert there[-1]
+    engine.evict("a", 1, group=0)
+    engine.evict("a", 2, group=1)
+    for _ in range(3):
+        engine.step()
+        watch.check()
+    assert engine.in_cpu("a", 0) == [True] * 3
+    assert engine.in_cpu("a", 1) == there
+    engine.close()
+    assert engine.sql("SELECT kv_group, first_index FROM blocks_restored ORDER BY 1") == [(0, 1), (1, 2)]
+
+
+@BOTH
+def test_page_that_left_the_window_is_not_copied_for_its_old_owner(make_engine, mode):
+    engine = make_engine(
+        gpu_blocks=24, cpu_blocks=64, groups=[full_attention(), sliding_window(32)], policy=Policy(mode=mode)
+    )
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 3))
+    engine.steps(2)
+    state = engine.manager._reqs_to_store["a"]
+    old_page = state.block_ids[1][2]
+    key = engine.keys("a", 1)[2]
+    while engine.scheduler.kv_cache_manager.get_block_ids("a")[1][2] == old_page:
+        engine.step()
+    gpu = engine.scheduler.kv_cache_manager.block_pool
+    engine.add("b", prompt(1, 5))
+    while gpu.blocks[old_page].block_hash == key:
+        engine.step()
+    watch.check()
+    orders = note_restores(engine)
+    engine.evict_key(key)
+    for _ in range(3):
+        engine.step()
+        watch.check()
+    assert key not in [k for order in orders for k in order]
+
+
+@BOTH
+def test_request_that_decodes_past_its_window_comes_to_rest(make_engine, mode):
+    engine = make_engine(
+        gpu_blocks=64, cpu_blocks=64, groups=[full_attention(), sliding_window(32)], policy=Policy(mode=mode)
+    )
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 4), max_tokens=400)
+    orders = note_restores(engine)
+    for _ in range(120):
+        engine.step()
+    watch.check()
+    assert not any(orders)
+
+
+@BOTH
+def test_speculative_decoding_does_not_restore_the_volatile_block(make_engine, mode):
+    """An EAGLE head drops the last block of a hit; what is rejected is never stored as confirmed."""
+    engine = make_engine(gpu_blocks=64, cpu_blocks=33, num_draft_tokens=3, policy=Policy(mode=mode))
+    accepted = [0, 3, 1, 2] * 50
+    engine.accept = accepted.pop
+    watch = Watch(engine)
+    orders = note_restores(engine)
+    engine.add("a", prompt(0, 4, extra=9), max_tokens=100)
+    engine.add("b", prompt(0, 4, extra=12), max_tokens=100)
+    for _ in range(30):
+        engine.step()
+        watch.check()
+    assert not any(orders)
+    assert engine.requests["a"].num_output_tokens > 40
+    engine.evict("a", 1, 5)
+    for _ in range(4):
+        engine.step()
+        watch.check()
+    assert sum(map(len, orders)) == 2
+    engine.settle()
+    watch.check()
+    watch.check_log()
+
+
+@BOTH
+def test_speculative_decoding_under_async_scheduling(make_engine, mode):
+    engine = make_engine(gpu_blocks=48, cpu_blocks=12, num_draft_tokens=2, is_async=True, policy=Policy(mode=mode))
+    accepted = [0, 2, 1] * 500
+    engine.accept = accepted.pop
+    watch = Watch(engine)
+    player = Player(engine)
+    for action in actions(3, 60):
+        if player.play(action) is not None:
+            watch.check()
+    engine.settle(1_000)
+    watch.check()
+    watch.check_log()
+
+
+def test_volatile_last_block_is_not_needed_by_a_lookup(make_engine):
+    engine = make_engine(gpu_blocks=64, cpu_blocks=33, num_draft_tokens=3)
+    engine.add("a", prompt(0, 6))
+    engine.steps(3)
+    engine.finish("a")
+    engine.settle()
+    engine.forget_gpu_prefixes()
+    again = engine.add("b", prompt(0, 6))
+    engine.step()
+    assert again.num_computed_tokens == 5 * BLOCK

@@ -1,0 +1,201 @@
+"""The ways in which vLLM can be set up: async scheduling, lazy offload, disk, no prefix cache, context parallelism,
+KV-cache events; and a toggle between any two steps."""
+
+import random
+
+import pytest
+from harness import BLOCK, OURS, STOCK, prompt
+from invariants import Watch, findable, note_restores
+from traffic import Player, actions
+from vllm.config import KVEventsConfig
+from vllm.distributed.kv_events import AllBlocksCleared, BlockRemoved, BlockStored
+from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
+
+from connector.journal import hash_of
+from connector.policy import Policy
+from connector.scheduler import ReStoreScheduler
+
+BOTH = pytest.mark.parametrize("mode", ["rescan", "tracked"])
+
+
+@BOTH
+def test_placeholders_of_async_scheduling_are_not_confirmed_tokens(make_engine, mode):
+    engine = make_engine(cpu_blocks=33, is_async=True, policy=Policy(mode=mode))
+    watch = Watch(engine)
+    request = engine.add("a", prompt(0, 3, extra=15))
+    for _ in range(40):
+        step = engine.step()
+        watch.check()
+        known = request.num_tokens // BLOCK
+        ids = engine.scheduler.kv_cache_manager.get_block_ids("a")[0]
+        assert all(ids.index(b) < known for b in step.meta.store_gpu_blocks)
+    engine.evict("a", 0, 4)
+    for _ in range(4):
+        engine.step()
+        watch.check()
+    assert engine.in_cpu("a")[:5] == [True] * 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("is_async", [False, True])
+def test_policy_may_change_between_any_two_steps(make_engine, seed, is_async):
+    rng = random.Random(seed)
+    engine = make_engine(gpu_blocks=40, cpu_blocks=14, copy_steps=seed % 3, is_async=is_async)
+    watch = Watch(engine)
+    player = Player(engine)
+    for action in actions(seed + 100, 60):
+        if player.play(action) is None:
+            continue
+        watch.check()
+        if rng.random() < 0.3:
+            engine.set_policy(
+                enabled=rng.random() < 0.7,
+                mode=rng.choice(["rescan", "tracked"]),
+                max_restore_blocks_per_step=rng.choice([0, 1, 3]),
+            )
+            watch.check()
+    engine.settle(1_000)
+    watch.check()
+    watch.check_log()
+    assert engine.sql("SELECT count(*) FROM fault") == [(0,)]
+
+
+@BOTH
+def test_what_was_lost_while_off_comes_back_when_on(make_engine, mode):
+    engine = make_engine(cpu_blocks=33, policy=Policy(enabled=False, mode=mode))
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 4))
+    engine.steps(2)
+    engine.evict("a", 0, 3)
+    engine.steps(3)
+    assert engine.in_cpu("a") == [False, True, True, False]
+    engine.set_policy(enabled=True)
+    engine.steps(2)
+    watch.check()
+    assert engine.in_cpu("a") == [True] * 4
+    watch.check_log()
+    applied = engine.sql("SELECT enabled, mode, step FROM policy_applied ORDER BY seq")
+    assert applied == [(0, mode, 0), (1, mode, 6)]
+
+
+@pytest.mark.parametrize(
+    ("extra", "word"),
+    [
+        ({"lazy_offload": True}, "lazy_offload"),
+        ({"kv_offload_backend": "disk", "disk_capacity_bytes": 64 * 1_024 * 33}, "disk"),
+    ],
+)
+def test_where_restore_does_not_apply_it_says_so_and_is_stock(make_engine, tmp_path, extra, word):
+    if "kv_offload_backend" in extra:
+        extra = extra | {"disk_path": str(tmp_path / "tier")}
+    ours = make_engine(connector=OURS, extra=extra, gpu_blocks=24, cpu_blocks=33)
+    stock = make_engine(connector=STOCK, extra=extra, gpu_blocks=24, cpu_blocks=33)
+    assert not isinstance(ours.manager, ReStoreScheduler)
+    players = Player(stock), Player(ours)
+    for action in actions(5, 60):
+        theirs, mine = (player.play(action) for player in players)
+        if mine is not None:
+            assert mine.meta == theirs.meta
+    ours.close()
+    ((support,),) = ours.sql("SELECT restore_support FROM engines")
+    assert word in support
+
+
+def test_without_prefix_caching_the_engine_runs_and_says_why_nothing_is_stored(make_engine):
+    def configure(config):
+        config.cache_config.enable_prefix_caching = False
+
+    engine = make_engine(configure=configure)
+    assert engine.manager is None
+    engine.add("a", prompt(0, 4), max_tokens=5)
+    steps = engine.settle()
+    assert all(step.meta.store_event < 0 for step in steps)
+    assert engine.requests["a"].num_output_tokens == 5
+    engine.close()
+    assert engine.sql("SELECT restore_support FROM engines") == [("prefix caching is disabled",)]
+
+
+@BOTH
+def test_context_parallelism_scales_the_blocks(make_engine, mode):
+    def configure(config):
+        config.parallel_config.decode_context_parallel_size = 2
+
+    engine = make_engine(cpu_blocks=33, configure=configure, policy=Policy(mode=mode))
+    watch = Watch(engine)
+    assert engine.block_size() == 2 * BLOCK
+    engine.add("a", prompt(0, 8))
+    engine.steps(2)
+    assert engine.in_cpu("a") == [True] * 4
+    engine.evict("a", 1, 2)
+    for _ in range(3):
+        engine.step()
+        watch.check()
+    assert engine.in_cpu("a") == [True] * 4
+    engine.finish("a")
+    engine.settle()
+    engine.forget_gpu_prefixes()
+    again = engine.add("b", prompt(0, 8))
+    engine.step()
+    assert again.num_computed_tokens == 8 * BLOCK
+    watch.check_log()
+    assert engine.sql("SELECT first_index, num_blocks FROM blocks_restored") == [(1, 2)]
+
+
+@pytest.mark.parametrize("policy", ["off", "rescan", "tracked"])
+def test_kv_cache_events_of_the_tier_stay_right(make_engine, policy):
+    """A reader of vLLM's own events knows what the tier holds, and each re-stored block is announced like any other."""
+
+    def configure(config):
+        config.kv_events_config = KVEventsConfig(enable_kv_cache_events=True, publisher="null")
+
+    chosen = Policy(enabled=False) if policy == "off" else Policy(mode=policy)
+    engine = make_engine(gpu_blocks=40, cpu_blocks=12, configure=configure, policy=chosen)
+    watch = Watch(engine)
+    orders = note_restores(engine)
+    heard = []
+    inner = engine.connector.take_events
+
+    def listen():
+        events = list(inner())
+        heard.extend(events)
+        return events
+
+    engine.connector.take_events = listen
+    player = Player(engine)
+    for action in actions(11, 80, resets=False):
+        if player.play(action) is not None:
+            watch.check()
+    engine.settle(1_000)
+    listen()
+    known = set()
+    for event in heard:
+        assert not isinstance(event, AllBlocksCleared)
+        assert event.medium == "CPU"
+        assert isinstance(event, BlockStored | BlockRemoved)
+        if isinstance(event, BlockStored):
+            assert len(event.token_ids) == event.block_size == BLOCK
+            known.update(event.block_hashes)
+        else:
+            known.difference_update(event.block_hashes)
+    assert known == {maybe_convert_block_hash(hash_of(key)) for key in findable(engine)}
+    assert any(orders) == (policy != "off")
+
+
+def test_restored_block_is_announced_as_its_first_copy_was(make_engine):
+    def configure(config):
+        config.kv_events_config = KVEventsConfig(enable_kv_cache_events=True, publisher="null")
+
+    engine = make_engine(cpu_blocks=33, configure=configure)
+    heard = []
+    inner = engine.connector.take_events
+    engine.connector.take_events = lambda: heard.extend(inner()) or []
+    engine.add("a", prompt(0, 4), cache_salt="mine")
+    engine.steps(2)
+    first = {e.block_hashes[0]: e for e in heard}
+    heard.clear()
+    engine.evict("a", 0, 2)
+    engine.steps(2)
+    removed = [e for e in heard if isinstance(e, BlockRemoved)]
+    stored = [e for e in heard if isinstance(e, BlockStored)]
+    assert len(removed) == len(stored) == 2
+    assert all(e == first[e.block_hashes[0]] for e in stored)
