@@ -232,6 +232,7 @@ REQUEST_DETAIL: dict[str, Any] = {
             ],
         },
     ],
+    "history_first_seq": None,
     "history_last_seq": 5120,
     "is_chain_complete": True,
     "events": [_EVENT],

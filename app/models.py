@@ -149,9 +149,9 @@ class Summary(BaseModel):
     since_wall_ns: int | None
     until_wall_ns: int
     tokens: TokenSplit
-    last_minute: TokenSplit
+    last_minute: TokenSplit = Field(description="The minute before `until_wall_ns`")
     num_requests: int
-    num_running: int = Field(description="Requests that live engines have not finished yet")
+    num_running: int = Field(description="Requests that live engines have not finished yet, whatever the range")
     stored_blocks: int
     restored_blocks: int
     evicted_blocks: int
@@ -246,8 +246,10 @@ class ChainBlock(BaseModel):
     why_missing: str | None = Field(
         description="For a block not found: 'evicted at step 12 by the store of …', 'never stored', 'never seen'"
     )
-    is_in_cpu_tier: bool = Field(description="As of `history_last_seq`")
-    num_moments: int = Field(description="Moments of its whole history; `history` has the newest of them")
+    is_in_cpu_tier: bool | None = Field(
+        description="As of `history_last_seq`; null where rows before `history_first_seq` may decide it"
+    )
+    num_moments: int = Field(description="Moments of its history that were read; `history` has the newest of them")
     history: list["BlockMoment"]
 
 
@@ -267,9 +269,11 @@ class RequestDetail(BaseModel):
     request: RequestRow
     hash_block_size: int
     chain: list[ChainBlock]
-    history_last_seq: int = Field(
-        description="The last row that the blocks' history was read up to, 150,000 rows after the request's start"
+    history_first_seq: int | None = Field(
+        description="The blocks' history is complete from this row on: of what is older, moments of a much used head "
+        "are left out. Null: nothing is left out"
     )
+    history_last_seq: int = Field(description="The log's last row when the blocks' history was read")
     is_chain_complete: bool = Field(description="False: the log lost part of it (events were dropped)")
     events: list["EventRow"]
 

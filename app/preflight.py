@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 DEFAULT_PORT = 8000
 
@@ -82,6 +84,16 @@ def _check_hub(model: str, revision: str | None) -> None:
 
     # As Any: its type is only partly known.
     hub: Any = import_module("huggingface_hub")
+    if isinstance(hub.try_to_load_from_cache(model, "config.json", revision=revision), str):
+        return
+    unreachable = (
+        f"{model} is not in the local cache and the Hugging Face Hub cannot be reached; check the network, give a "
+        "folder, or leave the model out to serve the embedded one"
+    )
+    # The hub's client tries for half a minute where a look at the name tells at once; a proxy may know it all the same.
+    endpoint: str = hub.constants.ENDPOINT
+    if not getproxies() and not _is_known(urlsplit(endpoint).hostname or ""):
+        raise PreflightError(unreachable)
     try:
         hub.hf_hub_download(model, "config.json", revision=revision)
     except GatedRepoError as error:
@@ -96,14 +108,19 @@ def _check_hub(model: str, revision: str | None) -> None:
     except RevisionNotFoundError as error:
         raise PreflightError(f"{model} has no revision {revision}") from error
     except LocalEntryNotFoundError as error:
-        raise PreflightError(
-            f"{model} is not in the local cache and the Hugging Face Hub cannot be reached; check the network, give a "
-            "folder, or leave the model out to serve the embedded one"
-        ) from error
+        raise PreflightError(unreachable) from error
     except EntryNotFoundError:
         return  # Not every model has a config.json (Mistral's own format, GGUF): vLLM knows.
     except (HfHubHTTPError, OSError) as error:
         raise PreflightError(f"{model} cannot be fetched from the Hugging Face Hub: {_first_line(error)}") from error
+
+
+def _is_known(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True
 
 
 def _first_line(error: Exception) -> str:

@@ -84,6 +84,8 @@ def make_engine(url: URL, *, read_only: bool, begin: str) -> Engine:
         url,
         creator=_connector(path, read_only),
         poolclass=QueuePool if read_only else NullPool,
+        # An error is said in a line; with parameters it would be the ten thousand rows of a batch.
+        hide_parameters=True,
     )
 
     # `begin` is sent where a transaction starts, so that a reader holds one snapshot and a writer takes the lock at

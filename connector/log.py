@@ -251,8 +251,9 @@ def _file_lock(path: Path) -> Generator[None]:
 # --- appending -------------------------------------------------------------------------------------------------------
 
 
-def _json_array(ids: tuple[int, ...]) -> str:
-    return json.dumps(ids, separators=(",", ":"))
+# Made once: `json.dumps` with separators of its own makes an encoder for each call, which costs more than the rest of a
+# row.
+_json_array = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _values_of(columns: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
@@ -295,8 +296,8 @@ _INSERT_HASH = "INSERT OR IGNORE INTO block_hashes (engine_id, hash, parent_hash
 def append(conn: Connection, engine_id: int, items: Sequence[Stamped]) -> int:
     """Write a batch in its order, inside the caller's transaction, and return the last event's `seq`.
 
-    Rows go in through the driver's `executemany`: 2 to 3 µs each, where Core's insert objects cost twice that and
-    hold the interpreter's lock for tens of milliseconds, which the engine's own thread would feel.
+    Rows go in through the driver's `executemany`: 3 to 8 µs of processor time each, by their width, where Core's insert
+    objects cost three times that (`tests/bench/log_cost.py`), and the driver lets other threads run at every row.
     """
     seq = conn.exec_driver_sql("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'").scalar_one()
     rows: defaultdict[type[Event], list[tuple[Any, ...]]] = defaultdict(list)

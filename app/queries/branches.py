@@ -28,13 +28,16 @@ def read_chain(conn: Connection, engine_id: int, tail: bytes) -> list[tuple[byte
     return [(h, d) for h, d in conn.exec_driver_sql(_CHAIN, (engine_id, tail))]
 
 
+def driver_of(conn: Connection) -> Any:
+    """The driver's own connection, for what runs once a hash: SQLAlchemy's result objects cost ten times the read."""
+    return conn.connection.driver_connection
+
+
 class Branches:
     """Finds meetings and remembers every hash that it came by, so that many tails of one tree cost little."""
 
     def __init__(self, conn: Connection, engine_id: int, chain: Sequence[tuple[bytes, int]]) -> None:
-        # The driver's own cursor: this runs once a hash, and SQLAlchemy's result objects cost ten times the read.
-        driver: Any = conn.connection.driver_connection
-        self._execute = driver.execute
+        self._execute = driver_of(conn).execute
         self._engine_id = engine_id
         self._meetings: dict[bytes, int | None] = dict(chain)
 

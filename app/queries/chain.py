@@ -13,7 +13,6 @@ from app.queries.requests import read_request
 from app.settings import Settings
 from connector import tables
 
-MAX_MOMENTS = 100
 MAX_EVENTS = 2_000
 
 _c = tables.events.c
@@ -32,13 +31,15 @@ def read_detail(conn: Connection, now_ns: int, settings: Settings, text: str) ->
     chain = read_chain(conn, request.engine_id, tail) if tail else []
     mine = select(tables.events).where(any_request([(request.engine_id, request.request_id)]), _c.seq >= request.seq)
     events = conn.execute(mine.order_by(_c.seq).limit(MAX_EVENTS)).mappings()
-    blocks, last_seq = _blocks(conn, request, chain, block_size)
+    is_complete = tail is None or (bool(chain) and chain[0][1] == 0)
+    blocks, first_seq = _blocks(conn, request, chain, block_size, is_complete)
     return RequestDetail(
         request=request,
         hash_block_size=block_size,
         chain=blocks,
-        history_last_seq=last_seq,
-        is_chain_complete=tail is None or (bool(chain) and chain[0][1] == 0),
+        history_first_seq=first_seq,
+        history_last_seq=newest_seq(conn),
+        is_chain_complete=is_complete,
         events=[to_row(r) for r in events],
     )
 
@@ -64,19 +65,18 @@ def _lookup_seq(conn: Connection, request: RequestRow) -> int | None:
 
 
 def _blocks(
-    conn: Connection, request: RequestRow, chain: Sequence[tuple[bytes, int]], block_size: int
-) -> tuple[list[ChainBlock], int]:
-    """The chain's blocks, and the last row that their history was read from."""
+    conn: Connection, request: RequestRow, chain: Sequence[tuple[bytes, int]], block_size: int, is_complete: bool
+) -> tuple[list[ChainBlock], int | None]:
+    """The chain's blocks, and the row from which on their history has no gap; None if it has none at all."""
     if not chain:
-        return [], newest_seq(conn)
+        return [], None
     ratios = [max(1, size // block_size) for size in group_block_sizes(conn, request.engine_id)] or [1]
-    history = History(conn, request.engine_id, chain, ratios, request.seq)
+    history = History(conn, request.engine_id, request.request_id, chain, ratios)
     lookup = _lookup_seq(conn, request)
     gpu_end = request.gpu_hit_tokens or 0
     cpu_end = gpu_end + (request.cpu_hit_tokens or 0)
     blocks: list[ChainBlock] = []
     for block_hash, index in chain:
-        moments = history.moments(index)
         end = (index + 1) * block_size
         why = None
         if lookup is None:
@@ -87,7 +87,7 @@ def _blocks(
             source = "cpu"
         elif index == request.cut_index:
             source = "missing"
-            why = _why_missing(history, index, lookup, request.seq)
+            why = _why_missing(history, index, lookup, is_complete)
         else:
             source = "computed"
         blocks.append(
@@ -97,18 +97,20 @@ def _blocks(
                 source=source,
                 why_missing=why,
                 is_in_cpu_tier=history.is_held(index),
-                num_moments=len(moments),
-                history=moments[-MAX_MOMENTS:],
+                num_moments=history.num_moments(index),
+                history=history.moments(index),
             )
         )
-    return blocks, min(history.last_seq, newest_seq(conn))
+    return blocks, history.first_seq
 
 
-def _why_missing(history: History, index: int, lookup_seq: int, started_seq: int) -> str:
+def _why_missing(history: History, index: int, lookup_seq: int, is_complete: bool) -> str:
     """From what the log says before the lookup. The newest moment decides."""
     last = history.last_before(index, lookup_seq)
     if last is None:
-        return "never stored" if history.was_asked_before(index, started_seq) else "never seen before this request"
+        if not is_complete:
+            return "not known: the log lost a part of this chain"
+        return "never stored" if history.was_asked_before(index, lookup_seq) else "never seen before this request"
     if last.kind == "blocks_evicted":
         by = f" by the store of {last.by_request_id}" if last.by_request_id else ""
         return f"evicted at step {last.step}{by}"

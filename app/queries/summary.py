@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
+from app.errors import BadQueryError
 from app.models import Summary, TierFill, TokenSplit
 from app.queries.engines import live_engines, log_end
 from app.queries.events import newest_seq
@@ -20,12 +21,18 @@ _e = tables.engines.c
 
 
 def read_summary(
-    conn: Connection, restored: RestoredHits, since: int | None, now_ns: int, settings: Settings
+    conn: Connection, restored: RestoredHits, since: int | None, until: int | None, now_ns: int, settings: Settings
 ) -> Summary:
-    """The totals since a wall time, or of the whole log. `restored` has caught up."""
-    until = log_end(conn, now_ns, settings)
+    """The totals from `since` (or the log's begin) to `until` (or now), which is not in it. `restored` has caught up.
+
+    Raises:
+        BadQueryError: `until` is not after `since`.
+    """
     start = since or 0
-    span = _c.wall_ns.between(start, until - 1)
+    if until is not None and start >= until:
+        raise BadQueryError(f"the range is empty: since ({start}) must be before until ({until})")
+    end = log_end(conn, now_ns, settings) if until is None else until
+    span = _c.wall_ns.between(start, end - 1)
     blocks = {
         r.kind: r
         for r in conn.execute(
@@ -42,16 +49,16 @@ def read_summary(
     p50, p90 = _ttft(conn, span)
     return Summary(
         since_wall_ns=since,
-        until_wall_ns=until,
-        tokens=token_split(conn, restored, start, until),
-        last_minute=token_split(conn, restored, until - MINUTE_NS, until),
+        until_wall_ns=end,
+        tokens=token_split(conn, restored, start, end),
+        last_minute=token_split(conn, restored, end - MINUTE_NS, end),
         num_requests=_count(conn, "request_started", span),
         num_running=_num_unfinished(conn, list(live)),
         **{f"{k.removeprefix('blocks_')}_blocks": blocks[k].num_blocks if k in blocks else 0 for k in BLOCK_KINDS},
         **{f"{k}_bytes": blocks[b].num_bytes if (b := f"blocks_{k}") in blocks else 0 for k in _COPIES},
         ttft_p50_ns=p50,
         ttft_p90_ns=p90,
-        num_faults=_num_faults(conn, start, until),
+        num_faults=_num_faults(conn, start, end),
         num_events_dropped=_sum_dropped(conn, span),
         last_fault=_last_fault(conn, span),
         cpu_tier=_tier(conn, list(live)),

@@ -23,12 +23,15 @@ def get_engines(context: Context) -> list[Engine]:
         return engine_queries.read_engines(conn, context.now_ns(), context.settings)
 
 
-@router.get("/api/summary", responses=example(200, SUMMARY))
-def get_summary(context: Context, since: WallNs = None) -> Summary:
-    """The totals from `since` until now; without it, of the whole log."""
+@router.get(
+    "/api/summary",
+    responses={**example(200, SUMMARY), 422: {"model": Problem, "description": "An empty range"}},
+)
+def get_summary(context: Context, since: WallNs = None, until: WallNs = None) -> Summary:
+    """The totals from `since`, or the log's begin, to `until`, or now."""
     context.restored.catch_up(context.connect)
     with context.snapshot() as conn:
-        return summary_queries.read_summary(conn, context.restored, since, context.now_ns(), context.settings)
+        return summary_queries.read_summary(conn, context.restored, since, until, context.now_ns(), context.settings)
 
 
 @router.get(

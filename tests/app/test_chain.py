@@ -30,6 +30,7 @@ class Case:
         run = {
             "first_index": first,
             "num_blocks": count,
+            "head_hash": hashes[first],
             "tail_hash": hashes[last],
             "cpu_block_ids": tuple(range(count)),
         }
@@ -207,7 +208,8 @@ def test_eviction_of_a_siblings_common_block_is_the_reason(case, kit):
 def test_other_engine_with_the_same_hashes_is_another_tier(case, kit):
     other = case.log.engine()
     case.log.chain(other, case.hashes)
-    case.log.write(other, kit.event("stored", num_blocks=4, tail_hash=case.hashes[3], cpu_block_ids=(0, 1, 2, 3)))
+    run = {"num_blocks": 4, "head_hash": case.hashes[0], "tail_hash": case.hashes[3], "cpu_block_ids": (0, 1, 2, 3)}
+    case.log.write(other, kit.event("stored", **run))
     case.start(cut=0)
     assert case.why(0) == "never seen before this request"
 
@@ -217,11 +219,11 @@ def test_group_of_larger_blocks_covers_several_hashes(log, kit, client_of):
     case = Case(log, kit, client_of, kv_groups=groups)
     case.tell()
     # Group 1, its block 1: hashes 2 and 3, named by hash 3.
-    case.write("stored", step=3, first=1, num_blocks=1, tail_hash=case.hashes[3], kv_group=1)
+    case.write("stored", step=3, first=1, hashes=case.hashes[1::2], kv_group=1)
     case.start(cut=0)
     assert [len(b["history"]) for b in case.read()["chain"]] == [0, 0, 1, 1]
-    case.write("stored", step=4, first=2, tail_hash=case.hashes[2], kv_group=0)
-    case.write("evicted", step=5, first=2, tail_hash=case.hashes[2], kv_group=0)
+    case.write("stored", step=4, first=2)
+    case.write("evicted", step=5, first=2)
     blocks = case.read()["chain"]
     assert [m["kv_group"] for m in blocks[2]["history"]] == [1, 0, 0]
     # One group has lost it, so a lookup would not find it.
@@ -240,16 +242,91 @@ def test_long_history_shows_the_newest_and_counts_all(case):
     assert block["history"][0]["step"] == 26
 
 
-def test_reason_lies_as_far_back_as_it_may(case, monkeypatch):
-    case.write("stored", step=1, last=3)
+def test_history_that_is_left_out_is_told_and_what_it_may_decide_is_not_guessed(case, monkeypatch):
+    case.write("stored", step=1, last=3, request_id="first")
     case.write("evicted", step=2, first=0, by_request_id="old")
-    for _ in range(20):
-        case.log.write(case.engine, case.kit.event("policy"))
-    monkeypatch.setattr("app.queries.history.BEFORE", 10)
+    for step in range(3, 13):
+        case.write("loaded", step=step, first=0, last=1)
+    case.write("stored", step=13, first=0)
+    seq = case.write("evicted", step=14, first=1)
+    case.start(cut=2)
+    monkeypatch.setattr("app.queries.runs.MAX_BLOCKS", 20)
+    monkeypatch.setattr("app.queries.runs.MIN_RUNS", 1)
+    body = case.read()
+    # Of block 0's runs the newest 10 are 1 + 9 × 2 = 19 blocks; the next one would be beyond the share.
+    assert body["history_first_seq"] == seq - 10
+    assert body["history_last_seq"] == seq + 2
+    assert [b["num_moments"] for b in body["chain"]] == [10, 10, 0, 0]
+    assert [b["is_in_cpu_tier"] for b in body["chain"]] == [True, False, None, None]
+    # The reason is looked up however far back it lies.
+    assert body["chain"][2]["why_missing"] == "in the CPU tier since step 1, but the lookup could not use it"
+
+
+def test_what_the_request_itself_did_is_never_left_out(case, monkeypatch):
+    case.start(step=2, cut=0)
+    case.write("stored", step=3, last=3, request_id="me")
+    for step in range(4, 10):
+        case.write("loaded", step=step, request_id="other")
+    monkeypatch.setattr("app.queries.runs.MAX_BLOCKS", 4)
+    monkeypatch.setattr("app.queries.runs.MIN_RUNS", 1)
+    blocks = case.read()["chain"]
+    assert [b["history"][0]["step"] for b in blocks] == [3, 3, 3, 3]
+
+
+def test_history_without_a_gap_says_so(case):
+    case.write("stored", step=1, last=3)
+    seq = case.write("evicted", step=2, first=0)
     case.start(cut=0)
-    block = case.read()["chain"][0]
-    assert block["history"] == []
-    assert block["why_missing"] == "evicted at step 2 by the store of old"
+    body = case.read()
+    assert (body["history_first_seq"], body["history_last_seq"]) == (None, seq + 2)
+
+
+def test_tier_that_was_emptied_since_holds_nothing_even_where_history_is_left_out(case, monkeypatch):
+    case.write("stored", step=1, last=3)
+    for step in range(2, 12):
+        case.write("loaded", step=step)
+    case.log.write(case.engine, CacheReset(4))
+    case.start(cut=0)
+    monkeypatch.setattr("app.queries.runs.MAX_BLOCKS", 4)
+    monkeypatch.setattr("app.queries.runs.MIN_RUNS", 1)
+    body = case.read()
+    assert body["history_first_seq"] is not None
+    assert [b["is_in_cpu_tier"] for b in body["chain"]] == [False] * 4
+
+
+def test_long_chain_shows_fewer_moments_a_block(case, kit, monkeypatch):
+    monkeypatch.setattr("app.queries.history.MAX_ALL_MOMENTS", 60)
+    for step in range(1, 21):
+        case.write("stored", step=step, last=3)
+    case.start(cut=0)
+    block = case.read()["chain"][2]
+    assert block["num_moments"] == 20
+    assert [m["step"] for m in block["history"]] == list(range(6, 21))
+
+
+def test_block_that_an_earlier_request_generated_was_seen(case, kit):
+    prompt = case.hashes[:2]
+    case.start(step=5, request="earlier", hashes=prompt, cut=0)
+    end = kit.event("finished", request_id="earlier", num_blocks=4, tail_hash=case.hashes[3])
+    case.log.write(case.engine, end)
+    case.start(cut=3)
+    assert case.why(3) == "never stored"
+
+
+def test_eviction_before_the_tier_was_emptied_stays_the_reason(case):
+    case.write("stored", step=3, last=3)
+    case.write("evicted", step=4, first=2, by_request_id="other")
+    case.log.step = 8
+    case.log.write(case.engine, CacheReset(3))
+    case.start(cut=2)
+    assert case.why(2) == "evicted at step 4 by the store of other"
+
+
+def test_run_whose_way_to_its_head_was_lost_counts_for_its_head(case, kit):
+    stray = [case.hashes[1], kit.block_hash("stray", 2), kit.block_hash("stray", 3)]
+    case.write("stored", step=3, first=1, num_blocks=3, head_hash=stray[0], tail_hash=stray[2])
+    case.start(cut=0)
+    assert [b["num_moments"] for b in case.read()["chain"]] == [0, 1, 0, 0]
 
 
 def test_chain_with_a_lost_part_says_so(log, kit, client_of):
@@ -259,6 +336,14 @@ def test_chain_with_a_lost_part_says_so(log, kit, client_of):
     body = case.read()
     assert body["is_chain_complete"] is False
     assert [b["index"] for b in body["chain"]] == [2, 3]
+
+
+def test_chain_with_a_lost_part_gives_no_reason_that_it_cannot_know(log, kit, client_of):
+    case = Case(log, kit, client_of)
+    case.log.chain(case.engine, case.hashes[2:], parent=case.hashes[1], depth=2)
+    case.start(cut=2)
+    missing = next(b for b in case.read()["chain"] if b["source"] == "missing")
+    assert missing["why_missing"] == "not known: the log lost a part of this chain"
 
 
 def test_prompt_shorter_than_a_block_has_no_chain(case, kit):

@@ -5,7 +5,7 @@ and copies really move bytes between small memories, after a delay, in an order 
 chooses. Everything that decides is the real thing.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,7 @@ from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadMetadata
 from vllm.v1.structured_output import StructuredOutputManager
 
 from connector import log
+from connector.kv_connector import ReStoreConnector
 from connector.plugin import register
 from connector.policy import Policy
 from connector.scheduler import ReStoreScheduler
@@ -73,6 +74,8 @@ class _Pass:
     end: int
     block_ids: tuple[list[int], ...]
     is_sampling: bool
+    num_rejected_before: int = 0
+    """Draft tokens of the request that were known to be wrong when the step was scheduled."""
     num_rejected: int = 0
     """Draft tokens at the pass's end that turned out to be wrong."""
 
@@ -158,8 +161,12 @@ class Engine:
             self.conditions.copy_steps = lambda rank, is_store: copy_steps
         self.gpus = [Memory(gpu_blocks) for _ in range(world_size)]
         self.workers = [
-            [Worker(rank, self.gpus[rank], Memory(cpu_blocks), self.conditions) for rank in range(world_size)]
-            for _ in self.children
+            # vLLM's own connector knows no failed copy, so none may fail under it.
+            [
+                Worker(rank, gpu, Memory(cpu_blocks), self.conditions, can_fail=isinstance(child, ReStoreConnector))
+                for rank, gpu in enumerate(self.gpus)
+            ]
+            for child in self.children
         ]
         self._aggregator = KVOutputAggregator(world_size)
         self.accept: Callable[[], int] = lambda: num_draft_tokens
@@ -170,6 +177,7 @@ class Engine:
         self.world_size = world_size
         self.num_resets = 0
         self.num_loads_failed = 0
+        self._num_rejected: Counter[str] = Counter()
 
     # --- what a client does -----------------------------------------------------------------------------------------
 
@@ -240,7 +248,14 @@ class Engine:
             end = request.num_computed_tokens
             block_ids = self.scheduler.kv_cache_manager.get_block_ids(request_id)
             passes.append(
-                _Pass(request, end - count, end, tuple(map(list, block_ids)), not request.is_prefill_chunk)
+                _Pass(
+                    request,
+                    end - count,
+                    end,
+                    tuple(map(list, block_ids)),
+                    not request.is_prefill_chunk,
+                    self._num_rejected[request_id],
+                )
             )
         self._scheduled.append((step, passes))
         return step
@@ -251,6 +266,9 @@ class Engine:
             for worker in workers:
                 if meta.need_flush:
                     worker.flush()
+        for src, dst in step.output.kv_cache_block_copies or ():
+            for gpu in self.gpus:
+                gpu.write(dst, gpu.read(src))
         self._forward(passes)
         for workers, meta in zip(self.workers, step.metas, strict=True):
             for worker in workers:
@@ -302,6 +320,10 @@ class Engine:
     def _forward(self, passes: list[_Pass]) -> None:
         """Read what lies before, write what is computed. A block that is not full holds bytes of no key."""
         for p in passes:
+            # The step was scheduled as if every draft before it were right; the GPU knows better by now.
+            shift = self._num_rejected[p.request.request_id] - p.num_rejected_before
+            p.start -= shift
+            p.end -= shift
             if p.start and not p.request.is_finished():
                 self._read(p)
             self._write(p, computed=p.end)
@@ -342,6 +364,7 @@ class Engine:
         drafts = output.scheduled_spec_decode_tokens.get(p.request.request_id) or []
         accepted = min(len(drafts), self.accept()) if drafts else 0
         p.num_rejected = len(drafts) - accepted
+        self._num_rejected[p.request.request_id] += p.num_rejected
         first = p.request.num_output_tokens
         return [_token(first + n) for n in range(accepted + 1)]
 

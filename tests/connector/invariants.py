@@ -65,8 +65,9 @@ def check_truth(engine: Engine) -> None:
 
 
 def findable(engine: Engine) -> set[bytes]:
-    """The keys that the CPU pool can answer for."""
-    return {key for key in engine.manager.cpu_block_pool.cached_block_hash_to_block._cache}
+    """The keys of the blocks that the CPU pool can answer for. A block that also answers for finer boundaries within
+    it (groups of different block sizes) counts by its deepest."""
+    return {block.block_hash for block in engine.manager.cpu_block_pool.blocks if block.block_hash is not None}
 
 
 def note_restores(engine: Engine) -> list[list[bytes]]:
@@ -94,7 +95,7 @@ class Watch:
         self._engine = engine
         self._cursors: dict[str, tuple[tuple[int, int], list[int]]] = {}
         self._parents: dict[bytes, bytes | None] = {}
-        self._content: set[bytes] = set()
+        self.content: set[bytes] = set()
         self._num_events = 0
         self._snapshots: list[tuple[int, frozenset[bytes]]] = []
         self._inner = engine.connector._recorder.record
@@ -113,8 +114,9 @@ class Watch:
         for request_id, state in engine.manager._reqs_to_store.items():
             request = state.request
             confirmed = request.num_computed_tokens - request.num_output_placeholders
-            # A preemption is told to the connector with the next step's output.
-            if request_id not in engine.scheduler.reset_preempted_req_ids and not request.is_finished():
+            if request_id in engine.scheduler.reset_preempted_req_ids:
+                continue  # the connector is told with the next step's output
+            if not request.is_finished():
                 for g, cursor in enumerate(state.num_stored_blocks):
                     ready = min(len(state.block_ids[g]), max(confirmed, 0) // engine.block_size(g))
                     assert 0 <= cursor <= max(ready, 0), f"cursor {cursor} of {request_id} passes {ready} ready blocks"
@@ -132,8 +134,8 @@ class Watch:
         # Evictions since the last hook are told with the next one.
         pending = {key for _, key in self._engine.manager._tier._observer._evicted}
         real = findable(self._engine)
-        assert self._content - pending == real - pending, (
-            f"the log's model has {len(self._content - real)} hashes too many and lacks {len(real - self._content)}"
+        assert self.content - pending == real - pending, (
+            f"the log's model has {len(self.content - real)} hashes too many and lacks {len(real - self.content)}"
         )
         if not pending:
             self._snapshots.append((self._num_events, frozenset(real)))
@@ -173,11 +175,11 @@ class Watch:
             self._num_events += 1
         assert not isinstance(event, EventsDropped)
         if isinstance(event, BlocksStored | BlocksRestored):
-            self._content |= self._keys(event)
+            self.content |= self._keys(event)
         elif isinstance(event, BlocksEvicted):
-            self._content -= self._keys(event)
+            self.content -= self._keys(event)
         elif isinstance(event, CacheReset):
-            self._content.clear()
+            self.content.clear()
         return self._inner(event)
 
     def _keys(self, event: Any) -> set[bytes]:

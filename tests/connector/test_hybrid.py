@@ -1,5 +1,7 @@
 """Models with several KV-cache groups, and speculative decoding."""
 
+from itertools import cycle
+
 import pytest
 from harness import BLOCK, full_attention, mamba, prompt, ring_buffer, sliding_window
 from invariants import Watch, note_restores
@@ -118,12 +120,11 @@ def test_request_that_decodes_past_its_window_comes_to_rest(make_engine, mode):
 def test_speculative_decoding_does_not_restore_the_volatile_block(make_engine, mode):
     """An EAGLE head drops the last block of a hit; what is rejected is never stored as confirmed."""
     engine = make_engine(gpu_blocks=64, cpu_blocks=33, num_draft_tokens=3, policy=Policy(mode=mode))
-    accepted = [0, 3, 1, 2] * 50
-    engine.accept = accepted.pop
+    engine.accept = cycle([0, 3, 1, 2]).__next__
     watch = Watch(engine)
     orders = note_restores(engine)
-    engine.add("a", prompt(0, 4, extra=9), max_tokens=100)
-    engine.add("b", prompt(0, 4, extra=12), max_tokens=100)
+    engine.add("a", prompt(0, 4, extra=9), max_tokens=400)
+    engine.add("b", prompt(0, 4, extra=12), max_tokens=400)
     for _ in range(30):
         engine.step()
         watch.check()
@@ -142,8 +143,7 @@ def test_speculative_decoding_does_not_restore_the_volatile_block(make_engine, m
 @BOTH
 def test_speculative_decoding_under_async_scheduling(make_engine, mode):
     engine = make_engine(gpu_blocks=48, cpu_blocks=12, num_draft_tokens=2, is_async=True, policy=Policy(mode=mode))
-    accepted = [0, 2, 1] * 500
-    engine.accept = accepted.pop
+    engine.accept = cycle([0, 2, 1]).__next__
     watch = Watch(engine)
     player = Player(engine)
     for action in actions(3, 60):

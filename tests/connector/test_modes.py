@@ -82,7 +82,7 @@ def test_what_was_lost_while_off_comes_back_when_on(make_engine, mode):
     ("extra", "word"),
     [
         ({"lazy_offload": True}, "lazy_offload"),
-        ({"kv_offload_backend": "disk", "disk_capacity_bytes": 64 * 1_024 * 33}, "disk"),
+        ({"kv_offload_backend": "disk", "disk_capacity_bytes": 33 * 1_024}, "disk"),
     ],
 )
 def test_where_restore_does_not_apply_it_says_so_and_is_stock(make_engine, tmp_path, extra, word):

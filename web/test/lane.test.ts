@@ -38,7 +38,8 @@ function detail(chain: ChainBlock[]): RequestDetail {
     data: {},
   };
   const request = { ...(recorded as unknown as RequestDetail).request, gpu_hit_tokens: 32, cpu_hit_tokens: 32 };
-  return { request, hash_block_size: 32, chain, history_last_seq: 200, is_chain_complete: true, events: [lookup] };
+  const read = { history_first_seq: null, history_last_seq: 200, is_chain_complete: true };
+  return { request, hash_block_size: 32, chain, ...read, events: [lookup] };
 }
 
 const states = (row: LaneRow | undefined) => row?.cells.map((cell) => cell.state);

@@ -89,8 +89,12 @@ export const api = {
     }),
   policyHistory: (signal: AbortSignal) => call<PolicyHistoryEntry[]>(`${API}/policy/history`, { signal }),
   engines: (signal: AbortSignal) => call<Engine[]>(`${API}/engines`, { signal }),
-  summary: (sinceMs: number, signal: AbortSignal) =>
-    call<Summary>(withParams(`${API}/summary`, { since: wallNs(sinceMs) }), { signal }),
+  /** @param untilMs null for now */
+  summary: (sinceMs: number, untilMs: number | null, signal: AbortSignal) =>
+    call<Summary>(
+      withParams(`${API}/summary`, { since: wallNs(sinceMs), until: untilMs === null ? null : wallNs(untilMs) }),
+      { signal },
+    ),
   timeline: (sinceMs: number, untilMs: number, bucket: number, signal: AbortSignal) =>
     call<Timeline>(withParams(`${API}/timeline`, { since: wallNs(sinceMs), until: wallNs(untilMs), bucket }), {
       signal,

@@ -154,7 +154,7 @@ export interface paths {
         };
         /**
          * Get Summary
-         * @description The totals from `since` until now; without it, of the whole log.
+         * @description The totals from `since`, or the log's begin, to `until`, or now.
          */
         get: operations["get_summary_api_summary_get"];
         put?: never;
@@ -282,12 +282,12 @@ export interface components {
             index: number;
             /**
              * Is In Cpu Tier
-             * @description As of `history_last_seq`
+             * @description As of `history_last_seq`; null where rows before `history_first_seq` may decide it
              */
-            is_in_cpu_tier: boolean;
+            is_in_cpu_tier: boolean | null;
             /**
              * Num Moments
-             * @description Moments of its whole history; `history` has the newest of them
+             * @description Moments of its history that were read; `history` has the newest of them
              */
             num_moments: number;
             /**
@@ -529,8 +529,13 @@ export interface components {
             /** Hash Block Size */
             hash_block_size: number;
             /**
+             * History First Seq
+             * @description The blocks' history is complete from this row on: of what is older, moments of a much used head are left out. Null: nothing is left out
+             */
+            history_first_seq: number | null;
+            /**
              * History Last Seq
-             * @description The last row that the blocks' history was read up to, 150,000 rows after the request's start
+             * @description The log's last row when the blocks' history was read
              */
             history_last_seq: number;
             /**
@@ -610,6 +615,7 @@ export interface components {
             evicted_blocks: number;
             /** Last Fault */
             last_fault: string | null;
+            /** @description The minute before `until_wall_ns` */
             last_minute: components["schemas"]["TokenSplit"];
             /** Last Seq */
             last_seq: number;
@@ -625,7 +631,7 @@ export interface components {
             num_requests: number;
             /**
              * Num Running
-             * @description Requests that live engines have not finished yet
+             * @description Requests that live engines have not finished yet, whatever the range
              */
             num_running: number;
             /** Restored Blocks */
@@ -1575,6 +1581,8 @@ export interface operations {
             query?: {
                 /** @description Wall-clock nanoseconds since the epoch */
                 since?: number | null;
+                /** @description Wall-clock nanoseconds since the epoch */
+                until?: number | null;
             };
             header?: never;
             path?: never;
@@ -1652,7 +1660,7 @@ export interface operations {
                     "application/json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A parameter that is not as it should be */
+            /** @description An empty range */
             422: {
                 headers: {
                     [name: string]: unknown;

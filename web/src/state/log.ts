@@ -48,8 +48,11 @@ export const timeline = new Resource((abort) => {
   return api.timeline(sinceMs, untilMs, bucket, abort);
 });
 
-/** The sums from the range's begin to now. A range with an end of its own is summed from its timeline instead. */
-export const summary = new Resource((abort) => api.summary(untracked(currentWindow).sinceMs, abort));
+/** The sums of the same piece of time; up to now, where the range has no end of its own. */
+export const summary = new Resource((abort) => {
+  const { sinceMs, untilMs } = untracked(currentWindow);
+  return api.summary(sinceMs, range.peek().type === "fixed" ? untilMs : null, abort);
+});
 
 const FAST_MS = 2000;
 const SLOW_MS = 6000;

@@ -63,7 +63,7 @@ function Page({ data }: { data: RequestDetail }) {
         </p>
       )}
       <div class="halves">
-        <History block={block} asOf={data.history_last_seq} onClose={() => pin(null)} />
+        <History block={block} asOf={data.history_last_seq} since={data.history_first_seq} onClose={() => pin(null)} />
         <Panel title={pinned === null ? "Events of this request" : `Events of this request on block ${pinned}`}>
           <EventList events={events} empty="No event." isDated />
         </Panel>
@@ -139,11 +139,13 @@ interface HistoryProps {
   block: ChainBlock | null;
   /** The row of the log up to which the history was read. */
   asOf: number;
+  /** The row from which on it has no gap; null where it has none at all. */
+  since: number | null;
   onClose: () => void;
 }
 
 /** What became of one block's CPU copy. */
-function History({ block, asOf, onClose }: HistoryProps) {
+function History({ block, asOf, since, onClose }: HistoryProps) {
   if (block === null) {
     return (
       <Panel title="Block history">
@@ -168,7 +170,7 @@ function History({ block, asOf, onClose }: HistoryProps) {
           ? (block.why_missing ?? "computed")
           : `hit on the ${block.source.toUpperCase()}`}
         {"; "}
-        {block.is_in_cpu_tier ? "in the CPU tier" : "not in the CPU tier"} as of row {count(asOf)} of the log.{" "}
+        {tierWords(block)} as of row {count(asOf)} of the log.{" "}
         <a href={href("now", null, { find: block.hash.slice(0, 16) })}>find in the feed</a>
       </p>
       {block.history.length === 0 ? (
@@ -214,6 +216,17 @@ function History({ block, asOf, onClose }: HistoryProps) {
           {rest > 0 && <p class="muted">and {plural(rest, "older moment")}</p>}
         </section>
       )}
+      {since !== null && (
+        <p class="muted">
+          Much has happened to the chain's first blocks: from row {count(since)} of the log on this is everything, of
+          what is older some is left out.
+        </p>
+      )}
     </Panel>
   );
+}
+
+function tierWords(block: ChainBlock): string {
+  if (block.is_in_cpu_tier === null) return "not known to be in the CPU tier";
+  return block.is_in_cpu_tier ? "in the CPU tier" : "not in the CPU tier";
 }

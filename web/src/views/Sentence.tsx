@@ -1,25 +1,17 @@
 // The answer first: one sentence of what is going on in the range, each number a link to what shows it.
-import type { TokenSplit } from "../api/types";
+import type { Summary, TokenSplit } from "../api/types";
 import { policyLabel } from "../lib/events";
 import { count, duration, plural, share } from "../lib/format";
-import { sumBlocks, sumTokens } from "../lib/sums";
 import { href, hrefHere, range } from "../state/location";
-import { isLive, policy, summary, timeline } from "../state/log";
+import { isLive, policy, summary } from "../state/log";
 
 export function Sentence() {
-  const isFixed = range.value.type === "fixed";
   const sums = summary.data.value;
-  const tokens = isFixed ? timeline.data.value && sumTokens(timeline.data.value) : sums?.tokens;
-  if (!tokens) return <p class="sentence muted">Reading the log…</p>;
+  if (!sums) return <p class="sentence muted">Reading the log…</p>;
   return (
     <p class="sentence" data-testid="sentence">
-      {tokens.prompt_tokens === 0 ? <Silence /> : <Sources tokens={tokens} />} <Restore tokens={tokens} />
-      {!isFixed && sums && (
-        <>
-          {" "}
-          <Rest running={sums.num_running} requests={sums.num_requests} p50={sums.ttft_p50_ns} p90={sums.ttft_p90_ns} />
-        </>
-      )}
+      {sums.tokens.prompt_tokens === 0 ? <Silence /> : <Sources tokens={sums.tokens} />} <Restore sums={sums} />{" "}
+      <Rest sums={sums} />
     </p>
   );
 }
@@ -42,11 +34,9 @@ function Sources({ tokens }: { tokens: TokenSplit }) {
 }
 
 /** What re-store does and what it brought. */
-function Restore({ tokens }: { tokens: TokenSplit }) {
+function Restore({ sums: { tokens, restored_blocks: restored } }: { sums: Summary }) {
   const state = policy.data.value;
   if (!state) return null;
-  const data = timeline.data.value;
-  const restored = data ? sumBlocks(data, "restored_blocks") : 0;
   const gained = tokens.restored_hit_tokens;
   const words = policyLabel(state.policy);
   return (
@@ -71,21 +61,13 @@ function Restore({ tokens }: { tokens: TokenSplit }) {
   );
 }
 
-function Rest({
-  running,
-  requests,
-  p50,
-  p90,
-}: {
-  running: number;
-  requests: number;
-  p50: number | null;
-  p90: number | null;
-}) {
+/** How many requests came, how many of all run now, and how long they waited for their first token. */
+function Rest({ sums }: { sums: Summary }) {
+  const { num_requests: requests, num_running: running, ttft_p50_ns: p50, ttft_p90_ns: p90 } = sums;
   return (
     <>
       <a href={href("requests")}>{plural(requests, "request")}</a>
-      {isLive.value && (
+      {isLive.value && range.value.type !== "fixed" && (
         <>
           , <a href={href("requests", null, { state: "running" })}>{count(running)} running</a>
         </>

@@ -1,6 +1,6 @@
 // The CPU tier as it stands, and the sums of what went in and out of it.
 import { bytes, count, duration, plural, share } from "../lib/format";
-import { href, hrefHere, range } from "../state/location";
+import { href, hrefHere } from "../state/location";
 import { isLive, summary } from "../state/log";
 import { Figure, Mark, Meter, Panel } from "./bits";
 
@@ -30,7 +30,7 @@ export function TierPanel() {
           {isLive.value ? "No step was taken yet." : "No engine is running: the tier is gone with it."}
         </p>
       )}
-      {sums && range.value.type !== "fixed" && (
+      {sums && (
         <dl class="figures">
           <Figure label="stored" value={`${count(sums.stored_blocks)}, ${bytes(sums.stored_bytes)}`} />
           <Figure label="re-stored" value={`${count(sums.restored_blocks)}, ${bytes(sums.restored_bytes)}`} />
