@@ -26,6 +26,7 @@ from connector.tier import Tier
 
 if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_utils import BlockHashList
+    from vllm.v1.request import Request
 
 Selection = tuple[list[int], list[int], list[dict[Any, Any]] | None]
 """What stock's `_select_eager_blocks_to_store` returns: GPU block ids, how far each group's cursor goes on, event
@@ -360,19 +361,28 @@ class Restorer:
         return Copy(c.request_id, c.key, c.group, c.index, parent, is_restore, self.step)
 
     def _kv_event_meta(self, c: Candidate) -> dict[Any, BlockStoreMeta]:
-        """What vLLM's `BlockStored` event says about a re-stored block."""
+        """What vLLM's `BlockStored` events say about a re-stored block: the same as about its first copy."""
         request = self._m._reqs_to_store[c.request_id].request
-        hashes = self._layout.hashes(request, c.group)
         start = self._layout.depth(c.group, c.index)
-        end = start + self._layout.block_sizes[c.group]
+        size = self._layout.block_sizes[c.group]
+        meta = {c.key: self._block_meta(request, start, size, is_whole=True)}
+        # Where hashes are finer than this group's blocks, the block may answer for boundaries within it too.
+        fine = self._m.hash_block_size
+        for fine_start in range(start, start + size, fine):
+            key = self._layout.key(request.block_hashes, c.group, fine_start // fine)
+            meta.setdefault(key, self._block_meta(request, fine_start, fine, is_whole=False))
+        return meta
+
+    def _block_meta(self, request: "Request", start: int, size: int, *, is_whole: bool) -> BlockStoreMeta:
+        end = start + size
         lora = request.lora_request
         extra_keys, _ = generate_block_hash_extra_keys(request, start, end, 0)
-        return {
-            c.key: BlockStoreMeta(
-                token_ids=list(request.all_token_ids[start:end]),
-                parent_block_hash=maybe_convert_block_hash(hashes[c.index - 1]) if c.index else None,
-                lora_id=lora.adapter_id if lora else None,
-                lora_name=lora.name if lora else None,
-                extra_keys=extra_keys,
-            )
-        }
+        parent = start // self._m.hash_block_size - 1
+        return BlockStoreMeta(
+            token_ids=list(request.all_token_ids[start:end]),
+            parent_block_hash=maybe_convert_block_hash(request.block_hashes[parent]) if parent >= 0 else None,
+            lora_id=lora.adapter_id if lora else None,
+            lora_name=lora.name if lora else None,
+            extra_keys=extra_keys,
+            block_size=None if is_whole else size,
+        )

@@ -9,6 +9,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from vllm.logger import init_logger
 from vllm.v1.simple_kv_offload.worker import SimpleCPUOffloadWorker
@@ -83,8 +84,8 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
         if stock.disk_mode:
             raise ValueError('kv_offload_backend "disk" needs a KV cache on a GPU; on the CPU use the backend "cpu"')
         vars(self).update(vars(stock))
-        self._regions: list[torch.Tensor] = []
-        self._tier: list[torch.Tensor] = []
+        self._regions: list[np.ndarray] = []
+        self._tier: list[np.ndarray] = []
         self._jobs: queue.Queue[CopyJob | None] = queue.Queue()
         self._done: queue.SimpleQueue[CopyJob] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -98,10 +99,10 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
             logger.warning("No KV cache to copy from")
             return
         assert self.kv_cache_config is not None
-        self._regions = block_regions(kv_caches, self.kv_cache_config)
+        self._regions = [region.numpy() for region in block_regions(kv_caches, self.kv_cache_config)]
         block_bytes = sum(region.shape[1] for region in self._regions)
         self.num_cpu_blocks = max(1, self.cpu_capacity_bytes // block_bytes)
-        self._tier = [torch.zeros((self.num_cpu_blocks, r.shape[1]), dtype=torch.int8) for r in self._regions]
+        self._tier = [np.zeros((self.num_cpu_blocks, r.shape[1]), dtype=np.int8) for r in self._regions]
         self._thread = threading.Thread(target=self._copy_loop, name="restore-copy", daemon=True)
         self._thread.start()
         logger.info(
@@ -192,8 +193,6 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
         return done
 
     def _copy_loop(self) -> None:
-        # A copy is memory-bound and the model's threads want the cores.
-        torch.set_num_threads(1)
         while (job := self._jobs.get()) is not None:
             try:
                 self._copy(job)
@@ -206,7 +205,7 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
 
     def _copy(self, job: CopyJob) -> None:
         sources, targets = (self._regions, self._tier) if job.is_store else (self._tier, self._regions)
-        source_blocks = torch.tensor(job.source_blocks)
-        target_blocks = torch.tensor(job.target_blocks)
+        # NumPy, not torch: a row is one memcpy, other threads run meanwhile, and no OpenMP team of this thread's own
+        # competes with the model's (vLLM's CPU worker has made `torch.set_num_threads` a refusal by now).
         for source, target in zip(sources, targets, strict=True):
-            target.index_copy_(0, target_blocks, source.index_select(0, source_blocks))
+            target[job.target_blocks] = source[job.source_blocks]

@@ -14,8 +14,8 @@ from app.queries.branches import Branches, driver_of
 MAX_BLOCKS = 200_000
 """Blocks of runs that are read for one page. The first blocks of a much used prompt can have more than a page can wait
 for."""
-MIN_RUNS = 100
-"""Of one head, however many blocks they are."""
+SHARE = 20
+"""One head may take up to the 20th part of what is left of them, so that no deep one takes it all."""
 
 _COLUMNS = "seq, step, wall_ns, kind, request_id, by_request_id, kv_group, first_index, num_blocks, tail_hash"
 _OF_HEAD = f"SELECT {_COLUMNS} FROM events WHERE head_hash = ? AND engine_id = ? ORDER BY seq DESC"
@@ -69,14 +69,14 @@ class ChainRuns:
         left = MAX_BLOCKS
         # From the tail: deep blocks are few requests' own, and what they do not need is left for the common ones.
         for num_heads, (block_hash, _) in zip(range(len(self._chain), 0, -1), reversed(self._chain), strict=True):
-            spent = 0
-            for num, run in enumerate(self._runs(_OF_HEAD, block_hash, self._engine_id)):
-                spent += run.num_blocks * self._ratio(run.kv_group)
-                if spent > left // num_heads and num >= MIN_RUNS:
+            least = left - left // min(num_heads, SHARE)
+            for run in self._runs(_OF_HEAD, block_hash, self._engine_id):
+                num_blocks = run.num_blocks * self._ratio(run.kv_group)
+                if left - num_blocks < least:
                     left_out = max(left_out, run.seq)
                     break
+                left -= num_blocks
                 found[run.seq] = run
-            left = max(0, left - spent)
         if left_out:
             hashes = {block_hash for block_hash, _ in self._chain}
             for *columns, head in self._execute(_OF_REQUEST, (request_id, self._engine_id)):

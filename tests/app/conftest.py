@@ -121,10 +121,12 @@ STEP = StepTaken(1, 10, 0, 0, 0, 0, 0, 50, 0, 0, 90, 1000)
 
 
 def event(name: str, **changes: Any) -> Any:
-    """An event of this kind with some fields replaced. A run that names only its tail is one block, its own head."""
-    if "tail_hash" in changes and changes.get("num_blocks", 1) == 1 and hasattr(EVENTS[name], "head_hash"):
-        changes = {"head_hash": changes["tail_hash"], **changes}
-    return replace(EVENTS[name], **changes)
+    """An event of this kind with some fields replaced. A run of one block needs no `head_hash`: it is its tail."""
+    template = EVENTS[name]
+    if hasattr(template, "head_hash") and "tail_hash" in changes and "head_hash" not in changes:
+        assert changes.get("num_blocks", 1) == 1, "a run of several blocks has a head of its own"
+        changes["head_hash"] = changes["tail_hash"]
+    return replace(template, **changes)
 
 
 def step(**changes: Any) -> StepTaken:

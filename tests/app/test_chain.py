@@ -251,7 +251,6 @@ def test_history_that_is_left_out_is_told_and_what_it_may_decide_is_not_guessed(
     seq = case.write("evicted", step=14, first=1)
     case.start(cut=2)
     monkeypatch.setattr("app.queries.runs.MAX_BLOCKS", 20)
-    monkeypatch.setattr("app.queries.runs.MIN_RUNS", 1)
     body = case.read()
     # Of block 0's runs the newest 10 are 1 + 9 × 2 = 19 blocks; the next one would be beyond the share.
     assert body["history_first_seq"] == seq - 10
@@ -268,7 +267,6 @@ def test_what_the_request_itself_did_is_never_left_out(case, monkeypatch):
     for step in range(4, 10):
         case.write("loaded", step=step, request_id="other")
     monkeypatch.setattr("app.queries.runs.MAX_BLOCKS", 4)
-    monkeypatch.setattr("app.queries.runs.MIN_RUNS", 1)
     blocks = case.read()["chain"]
     assert [b["history"][0]["step"] for b in blocks] == [3, 3, 3, 3]
 
@@ -288,7 +286,6 @@ def test_tier_that_was_emptied_since_holds_nothing_even_where_history_is_left_ou
     case.log.write(case.engine, CacheReset(4))
     case.start(cut=0)
     monkeypatch.setattr("app.queries.runs.MAX_BLOCKS", 4)
-    monkeypatch.setattr("app.queries.runs.MIN_RUNS", 1)
     body = case.read()
     assert body["history_first_seq"] is not None
     assert [b["is_in_cpu_tier"] for b in body["chain"]] == [False] * 4

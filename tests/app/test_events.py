@@ -13,12 +13,12 @@ def log(make_log, kit):
     """Seven rows of two requests."""
     builder = make_log()
     engine = builder.engine()
-    h = kit.block_hash("a", 0)
+    run = {"num_blocks": 2, "head_hash": kit.block_hash("a", 0), "tail_hash": kit.block_hash("a", 1)}
     builder.step = 4
     builder.write(
         engine, kit.event("policy"), kit.event("started", request_id="r1"), kit.event("started", request_id="r2")
     )
-    builder.write(engine, kit.event("stored", request_id="r1", num_blocks=2, tail_hash=h, cpu_block_ids=(7, 9)))
+    builder.write(engine, kit.event("stored", request_id="r1", cpu_block_ids=(7, 9), **run))
     builder.write(
         engine, kit.event("lookup", request_id="r2"), kit.event("lookup", request_id="r1"), Fault("x", "y", 1)
     )
@@ -38,8 +38,8 @@ def test_row_has_header_and_its_kinds_columns(log, client_of, kit):
     assert row == {
         "seq": 4, "engine_id": 1, "step": 4, "monotonic_ns": 0, "kind": "blocks_stored", "request_id": "r1",
         "data": {
-            "kv_group": 0, "first_index": 0, "num_blocks": 2, "tail_hash": kit.block_hash("a", 0).hex(),
-            "cpu_block_ids": [7, 9], "num_bytes": 1000, "scheduled_step": 1,
+            "kv_group": 0, "first_index": 0, "num_blocks": 2, "tail_hash": kit.block_hash("a", 1).hex(),
+            "head_hash": kit.block_hash("a", 0).hex(), "cpu_block_ids": [7, 9], "num_bytes": 1000, "scheduled_step": 1,
         },
     }  # fmt: skip
 

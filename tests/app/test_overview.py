@@ -14,18 +14,22 @@ def filled(make_log, kit):
     """Two lookups at 1 s and 11 s, blocks around them; the engine dies at 60 s."""
     log = make_log()
     engine = log.engine()
-    h = kit.block_hash("a", 0)
+    h = [kit.block_hash("a", i) for i in range(3)]
+
+    def run(first, last):
+        return {"num_blocks": last - first + 1, "head_hash": h[first], "tail_hash": h[last]}
+
     log.write(engine, kit.event("policy"), at=0)
     log.step = 1
     log.write(engine, kit.event("started", request_id="a"), lookup(kit, "a", 100, 0, 0), at=1)
-    log.write(engine, kit.event("stored", num_blocks=3, tail_hash=h, cpu_block_ids=(0, 1, 2), num_bytes=3000), at=2)
+    log.write(engine, kit.event("stored", **run(0, 2), cpu_block_ids=(0, 1, 2), num_bytes=3000), at=2)
     log.write(engine, kit.step(cpu_blocks_cached=3), at=2)
     log.write(engine, kit.event("finished", request_id="a", ttft_ns=500), at=3)
     log.step = 2
     log.write(engine, kit.event("started", request_id="b"), lookup(kit, "b", 300, 64, 96), at=11)
-    log.write(engine, kit.event("loaded", request_id="b", num_blocks=3, tail_hash=h, cpu_block_ids=(0, 1, 2)), at=11.5)
-    log.write(engine, kit.event("evicted", num_blocks=2, tail_hash=h, cpu_block_ids=(0, 1)), at=12)
-    log.write(engine, kit.event("restored", num_blocks=1, tail_hash=h, cpu_block_ids=(0,), num_bytes=700), at=13)
+    log.write(engine, kit.event("loaded", request_id="b", **run(0, 2), cpu_block_ids=(0, 1, 2)), at=11.5)
+    log.write(engine, kit.event("evicted", **run(0, 1), cpu_block_ids=(0, 1)), at=12)
+    log.write(engine, kit.event("restored", **run(0, 0), cpu_block_ids=(0,), num_bytes=700), at=13)
     log.write(engine, kit.step(cpu_blocks_cached=2), at=13)
     log.write(engine, kit.event("policy", enabled=False, policy_version=1, reason="toggle"), at=14)
     # After a preemption: the same prompt again, which is no new traffic.
@@ -66,6 +70,47 @@ def test_summary_since_a_moment_counts_what_came_at_it_and_after(make_log, clien
     assert body["stored_blocks"] == 0
     assert body["num_requests"] == 1
     assert body["ttft_p50_ns"] == 900
+
+
+def test_summary_until_a_moment_counts_what_came_before_it(make_log, client_of, kit):
+    log, _ = filled(make_log, kit)
+    client = client_of(log)
+
+    def read(since, until):
+        query = {"since": T0 + round(since * SECOND), "until": T0 + round(until * SECOND)}
+        return client.get("/restore/api/summary", params=query).json()
+
+    first = read(0, 11)
+    assert (first["since_wall_ns"], first["until_wall_ns"]) == (T0, T0 + 11 * SECOND)
+    assert (first["num_requests"], first["tokens"]["prompt_tokens"], first["stored_blocks"]) == (1, 100, 3)
+    assert (first["ttft_p50_ns"], first["ttft_p90_ns"]) == (500, 500)
+    assert (first["loaded_blocks"], first["evicted_blocks"], first["restored_blocks"]) == (0, 0, 0)
+    assert first["last_minute"]["prompt_tokens"] == 100
+    second = read(11, 16)
+    assert (second["num_requests"], second["tokens"]["prompt_tokens"], second["evicted_blocks"]) == (1, 300, 2)
+    # The end of b at 16 s is not in it.
+    assert second["ttft_p50_ns"] is None
+
+
+def test_summary_of_a_piece_is_the_sum_of_its_timeline(make_log, client_of, kit):
+    log, _ = filled(make_log, kit)
+    client = client_of(log)
+    query = {"since": T0 + 10 * SECOND, "until": T0 + 20 * SECOND}
+    sums = client.get("/restore/api/summary", params=query).json()
+    points = client.get("/restore/api/timeline", params={**query, "bucket": 5}).json()["points"]
+    for name in ("stored_blocks", "restored_blocks", "evicted_blocks", "loaded_blocks"):
+        assert sums[name] == sum(p[name] for p in points)
+    for name in ("prompt_tokens", "gpu_hit_tokens", "cpu_hit_tokens", "computed_tokens"):
+        assert sums["tokens"][name] == sum(p[name] or 0 for p in points)
+
+
+def test_summary_of_an_empty_range_is_refused(make_log, client_of):
+    client = client_of(make_log())
+    for since in (T0, T0 + 1):
+        response = client.get("/restore/api/summary", params={"since": since, "until": T0})
+        assert response.status_code == 422
+        assert "since" in response.json()["detail"]
+    assert client.get("/restore/api/summary?until=x").status_code == 422
 
 
 def test_summary_of_an_empty_log_has_no_rate(make_log, client_of):
@@ -122,6 +167,8 @@ def test_faults_and_dropped_events_are_counted(make_log, client_of, kit):
     body = client.get("/restore/api/summary").json()
     assert (body["num_faults"], body["num_events_dropped"], body["dropped_blocks"]) == (12, 8, 5)
     assert body["last_fault"] == "on_load: last"
+    before = client.get(f"/restore/api/summary?until={T0 + 25 * SECOND}").json()
+    assert (before["num_faults"], before["num_events_dropped"], before["last_fault"]) == (10, 7, "on_step: tenth")
     assert client.get(f"/restore/api/summary?since={T0 + 10 * SECOND}").json()["num_faults"] == 11
 
 

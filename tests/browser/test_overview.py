@@ -86,15 +86,24 @@ def test_cursor_moves_by_keyboard_and_reads_one_bucket(page: Page) -> None:
     expect(readout).to_have_text(whole or "")
 
 
-def test_dragging_over_the_timeline_makes_that_piece_the_range(page: Page) -> None:
+def test_dragging_over_the_timeline_makes_that_piece_the_range(page: Page, recorded_log: URL) -> None:
     box = page.locator(".slider .u-over").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 40)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 60, steps=4)
-    page.mouse.up()
+    with page.expect_response(lambda response: "/api/summary" in response.url and "until=" in response.url) as answer:
+        page.mouse.up()
     expect(page).to_have_url(re.compile(r"range=\d{13}-\d{13}"))
-    expect(page.get_by_test_id("sentence")).to_contain_text("in this piece of time")
+    since, until = (int(re.findall(rf"{name}=(\d+)", answer.value.url)[0]) for name in ("since", "until"))
+    span = f"wall_ns >= {since} AND wall_ns < {until}"
+    (requests,) = query(recorded_log, f"SELECT count(*) FROM request_started WHERE {span}")
+    (timed,) = query(recorded_log, f"SELECT count(ttft_ns) FROM request_finished WHERE {span}")
+    assert requests > 1
+    assert timed > 0
+    sentence = page.get_by_test_id("sentence")
+    expect(sentence).to_contain_text("in this piece of time")
+    expect(sentence).to_contain_text(f"{requests} requests, TTFT")
     page.get_by_role("button", name="back to now").click()
     expect(page).not_to_have_url(re.compile("range="))
 

@@ -64,6 +64,23 @@ def check_truth(engine: Engine) -> None:
                 )
 
 
+def check_owners(engine: Engine) -> None:
+    """The index of owned blocks names blocks below cursors, of requests that have them, and counts what is lost."""
+    manager = engine.manager
+    owners = manager._owners
+    for request_id, keys in owners._keys_of.items():
+        if request_id in engine.scheduler.reset_preempted_req_ids:
+            continue  # the connector is told with the next step's output
+        state = manager._reqs_to_store[request_id]
+        assert not state.finished
+        for key in keys:
+            block = owners.get(key)
+            assert block is not None
+            assert block.index < state.num_stored_blocks[block.group], f"{request_id} owns a block beyond its cursor"
+            assert request_id in owners.owners_of(block)
+    assert owners.num_lost == sum(1 for block in owners._blocks.values() if block.lost_ticket)
+
+
 def findable(engine: Engine) -> set[bytes]:
     """The keys of the blocks that the CPU pool can answer for. A block that also answers for finer boundaries within
     it (groups of different block sizes) counts by its deepest."""
@@ -104,6 +121,7 @@ class Watch:
     def check(self) -> None:
         check_references(self._engine)
         check_truth(self._engine)
+        check_owners(self._engine)
         self.check_cursors()
         self.check_content()
 
@@ -144,7 +162,7 @@ class Watch:
         """I6 from the database: each state that was seen comes back at its place in the log. Closes the engine."""
         engine = self._engine
         engine.close()
-        parents = {h: p for h, p in engine.sql("SELECT hash, parent_hash FROM block_hashes")}
+        parents = dict(engine.sql("SELECT hash, parent_hash FROM block_hashes"))
         ((groups,),) = engine.sql("SELECT kv_groups FROM engines")
         scales = [group["block_size"] // engine.hash_block_size for group in json.loads(groups)]
         rows = engine.sql("SELECT kind, kv_group, num_blocks, tail_hash FROM events ORDER BY seq")

@@ -8,6 +8,7 @@ from vllm.sampling_params import SamplingParams
 
 from connector.policy import Policy
 
+
 def _computes_all():
     """A request that does not take what others have computed: it gets GPU blocks of its own for the same content."""
     return SamplingParams(max_tokens=100, ignore_eos=True, skip_reading_prefix_cache=True)

@@ -4,6 +4,7 @@ import random
 from dataclasses import asdict
 
 import pytest
+from chaos import LAYOUTS
 from harness import OURS, STOCK
 from invariants import Watch, findable, note_restores
 from traffic import Player, actions
@@ -46,15 +47,17 @@ def test_off_orders_exactly_what_stock_orders(make_engine, shape):
 
 @pytest.mark.parametrize("budget", [0, 1, 3])
 @pytest.mark.parametrize("copy_steps", [0, 2])
-def test_tracked_restores_what_rescan_restores(make_engine, budget, copy_steps):
+@pytest.mark.parametrize("layout", ["plain", "async", "window", "large full", "mamba"])
+def test_tracked_restores_what_rescan_restores(make_engine, layout, budget, copy_steps):
     """Where the tier has room for what runs, step by step, and whatever else fills the tier."""
     num_restored = 0
     for seed in SEEDS:
         engines = [
             make_engine(
-                gpu_blocks=40,
-                cpu_blocks=60,
+                gpu_blocks=48,
+                cpu_blocks=70,
                 copy_steps=copy_steps,
+                **LAYOUTS[layout],
                 policy=Policy(mode=mode, max_restore_blocks_per_step=budget),
             )
             for mode in ("rescan", "tracked")

@@ -57,8 +57,9 @@ def test_random_traffic_holds_in_every_layout(make_engine, layout, mode):
 
 @BOTH
 def test_lost_block_of_each_group_comes_back(make_engine, mode):
-    engine = make_engine(gpu_blocks=64, cpu_blocks=33, groups=[full_attention(), sliding_window(64)],
-                         policy=Policy(mode=mode))
+    engine = make_engine(
+        gpu_blocks=64, cpu_blocks=33, groups=[full_attention(), sliding_window(64)], policy=Policy(mode=mode)
+    )
     watch = Watch(engine)
     engine.add("a", prompt(0, 3))
     engine.steps(2)

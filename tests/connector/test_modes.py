@@ -4,16 +4,19 @@ KV-cache events; and a toggle between any two steps."""
 import random
 
 import pytest
+from chaos import LAYOUTS
 from harness import BLOCK, OURS, STOCK, prompt
 from invariants import Watch, findable, note_restores
 from traffic import Player, actions
 from vllm.config import KVEventsConfig
 from vllm.distributed.kv_events import AllBlocksCleared, BlockRemoved, BlockStored
+from vllm.lora.request import LoRARequest
 from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
 
 from connector.journal import hash_of
 from connector.policy import Policy
-from connector.scheduler import ReStoreScheduler
+from connector.restore import Candidate
+from connector.scheduler import ReStoreScheduler, _stock_select
 
 BOTH = pytest.mark.parametrize("mode", ["rescan", "tracked"])
 
@@ -179,6 +182,26 @@ def test_kv_cache_events_of_the_tier_stay_right(make_engine, policy):
             known.difference_update(event.block_hashes)
     assert known == {maybe_convert_block_hash(hash_of(key)) for key in findable(engine)}
     assert any(orders) == (policy != "off")
+
+
+@pytest.mark.parametrize("layout", ["plain", "large full"])
+def test_restored_block_is_described_to_vllm_as_its_first_copy_was(make_engine, layout):
+    """Also for the finer boundaries within a block, where hashes are finer than the group's blocks."""
+
+    def configure(config):
+        config.kv_events_config = KVEventsConfig(enable_kv_cache_events=True, publisher="null")
+
+    engine = make_engine(cpu_blocks=33, configure=configure, **LAYOUTS[layout])
+    engine.add("a", prompt(0, 8), cache_salt="mine", lora_request=LoRARequest("style", 3, "/nowhere"))
+    engine.step()
+    state = engine.manager._reqs_to_store["a"]
+    state.block_ids[0].extend(engine.scheduler.kv_cache_manager.get_block_ids("a")[0])
+    gpu_block_ids, _, metas = _stock_select(engine.manager, state, (state.block_ids[0],))
+    keys = engine.keys("a")
+    assert len(keys) == len(gpu_block_ids)
+    for index, (key, meta) in enumerate(zip(keys, metas, strict=True)):
+        candidate = Candidate("a", 0, index, key, gpu_block_ids[index])
+        assert engine.manager._restorer._kv_event_meta(candidate) == meta
 
 
 def test_restored_block_is_announced_as_its_first_copy_was(make_engine):

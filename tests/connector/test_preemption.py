@@ -11,7 +11,7 @@ BOTH = pytest.mark.parametrize("mode", ["rescan", "tracked"])
 
 @BOTH
 def test_preempted_with_a_restore_in_flight(make_engine, mode):
-    """Two requests of 4 full blocks and 14 tokens share 10 GPU blocks: step 4 needs an eleventh and preempts the last."""
+    """Two requests of 4 full blocks and 14 tokens fill 10 GPU blocks; step 4 needs one more, so the last has to go."""
     engine = make_engine(gpu_blocks=11, cpu_blocks=33, policy=Policy(mode=mode))
     watch = Watch(engine)
     for n, name in enumerate("ab"):

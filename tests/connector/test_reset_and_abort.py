@@ -3,6 +3,7 @@
 import pytest
 from harness import prompt
 from invariants import Watch, findable
+from vllm.sampling_params import SamplingParams
 
 from connector.policy import Policy
 
@@ -54,12 +55,15 @@ def test_late_completion_of_a_reset_copy_does_not_speak_for_the_new_copy(make_en
     engine.steps(2)
     assert engine.reset_tier() is False
     engine.conditions.copy_steps = lambda rank, is_store: 8
-    copies = []
-    engine.add("twin", prompt(0, 2))
-    for _ in range(12):
-        copies += engine.step().meta.store_gpu_blocks
+    assert len(engine.step().meta.store_gpu_blocks) == 2
+    while len(engine.tasks) > 1:
+        engine.step()
+    # The old copies are over, the new ones are not. A twin with GPU blocks of its own has nothing to add.
+    params = SamplingParams(max_tokens=100, ignore_eos=True, skip_reading_prefix_cache=True)
+    engine.add("twin", prompt(0, 2), sampling_params=params)
+    for _ in range(10):
+        assert engine.step().meta.store_gpu_blocks == []
         watch.check()
-    assert len(copies) == 2
     assert engine.in_cpu("a") == [True] * 2
 
 

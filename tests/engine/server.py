@@ -39,18 +39,23 @@ SMALL_TIERS = (
 class Server:
     """One running server. `url` is its root, `db` the file of its log."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> None:
         self.db = folder / "log.db"
         self.output = folder / "server.txt"
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         command = [str(PROGRAM), "serve", *arguments, "--port", str(self.port), "--db", str(self.db)]
         # The development routes empty the GPU's prefix cache at a moment that a test chooses.
-        environment = {**os.environ, "VLLM_SERVER_DEV_MODE": "1", "VLLM_LOGGING_COLOR": "0"}
+        own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_LOGGING_COLOR": "0"} | (environment or {})
         with self.output.open("wb") as out:
             # A session of its own, so that whatever it starts can be found and ended.
             self.process = subprocess.Popen(
-                command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+                command,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **own},
+                start_new_session=True,
             )
         try:
             self._await_health()
@@ -83,6 +88,12 @@ class Server:
         """Forgets the GPU's prefix cache; the CPU tier keeps what it has."""
         response = self.api("POST", "/reset_prefix_cache", params={"reset_external": "false"})
         assert response.status_code == 200, response.text
+
+    def await_copies(self, deadline_s: float = 60) -> None:
+        """Waits until no copy to the CPU tier is on its way: all that steps have ordered is over."""
+        ordered = "SELECT sum(num_stored + num_restored) FROM steps"
+        over = "SELECT sum(num_blocks) FROM events WHERE kind IN ('blocks_stored', 'blocks_restored')"
+        self.await_rows(f"SELECT 1 WHERE ({ordered}) = ({over})", deadline_s)
 
     def rows(self, query: str, **parameters: Any) -> list[dict[str, Any]]:
         """Rows of plain SQL on the log, as any SQLite client would read them."""
@@ -154,7 +165,7 @@ class Server:
         raise RuntimeError(f"the server is not healthy after {START_DEADLINE_S:.0f} s:\n{self.tail()}")
 
 
-def make_tiny_model(folder: Path) -> Path:
+def make_tiny_model(folder: Path, **config_changes: int) -> Path:
     """A model of two small layers and no weights (`--load-format dummy`), with the embedded model's tokenizer."""
     source = embedded_model.folder()
     folder.mkdir()
@@ -168,7 +179,7 @@ def make_tiny_model(folder: Path) -> Path:
         "num_attention_heads": 2,
         "num_key_value_heads": 1,
         "head_dim": 32,
-    }
+    } | config_changes
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 

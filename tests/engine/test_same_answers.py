@@ -1,13 +1,11 @@
 """Greedy answers do not change by what the connector does, with blocks really loaded from the CPU tier."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.engine.references import answers_of
 from tests.engine.server import BLOCK, MODEL, Server
 
 pytestmark = pytest.mark.engine
@@ -39,18 +37,20 @@ def prompts(live_server: Server) -> list[list[int]]:
 @pytest.fixture(scope="module")
 def reference(prompts: list[list[int]], tmp_path_factory: pytest.TempPathFactory) -> list[list[int]]:
     """The answers of vLLM with no connector."""
-    answers = tmp_path_factory.mktemp("reference") / "answers.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.engine.reference", str(answers)],
-        input=json.dumps({"prompts": prompts, "max_tokens": MAX_TOKENS}),
-        cwd=Path(__file__).resolve().parents[2],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(answers.read_text())
+    answers = answers_of("none", prompts, MAX_TOKENS, tmp_path_factory.mktemp("reference"))
+    # With its GPU cache emptied and no other tier, vLLM computes everything again.
+    assert answers.again == answers.first
+    assert answers.num_cached[0] == 0
+    return answers.first
+
+
+def test_answers_of_vllms_own_scheduler_half_over_the_host_copies_are_those_without_a_connector(
+    prompts: list[list[int]], reference: list[list[int]], tmp_path: Path
+) -> None:
+    stock = answers_of("stock", prompts, MAX_TOKENS, tmp_path)
+    assert stock.first == reference
+    assert stock.again == reference
+    assert stock.num_cached[0] == (len(prompts[0]) - 1) // BLOCK * BLOCK
 
 
 @pytest.mark.parametrize(

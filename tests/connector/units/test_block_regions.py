@@ -1,5 +1,6 @@
 """Which bytes are a block: layouts worked out by hand, and the same regions as vLLM's own worker registers."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from vllm.v1.simple_kv_offload.worker import SimpleCPUOffloadWorker
 
 from connector.worker import HostCopyWorker, block_regions
 
-CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+CALM = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
 def allocation(size):
@@ -151,8 +152,13 @@ def layouts(draw):
     return caches, config(num_blocks, *tensors)
 
 
+@cache
+def vllm_config():
+    return VllmConfig()
+
+
 def stock_worker(kv_cache_config, capacity):
-    return SimpleCPUOffloadWorker(VllmConfig(), kv_cache_config, capacity)
+    return SimpleCPUOffloadWorker(vllm_config(), kv_cache_config, capacity)
 
 
 class NoStream(SimpleNamespace):

@@ -243,10 +243,9 @@ def test_drops_at_the_very_end_are_said_at_close(make_recorder, url, query):
     assert query("SELECT sum(num_events) FROM events_dropped") == [(30 - len(kept),)]
 
 
-def test_close_says_no_when_the_log_stays_locked(make_recorder, locked, url, query, heard, monkeypatch):
+def test_close_says_no_when_the_log_stays_locked(make_recorder, locked, query, heard, impatient):
     locked.execute("ROLLBACK")
     engine = make_recorder()
-    monkeypatch.setattr("connector.connections.BUSY_TIMEOUT_MS", 20)
     locked.execute("BEGIN IMMEDIATE")
     engine.record(note(1))
     assert not engine.close(timeout=60.0)
@@ -348,17 +347,20 @@ def test_every_step_obeys_the_policy_that_the_log_names_for_it(make_recorder, ur
         assert holding[-1] == version
 
 
-def test_policy_that_came_while_the_log_was_locked_is_not_missed(make_recorder, locked, query, impatient, never_idle):
+def test_policy_that_came_while_the_log_was_locked_is_not_missed(
+    make_recorder, locked, query, eventually, impatient, never_idle
+):
     locked.execute("ROLLBACK")
     engine = make_recorder()
+    for n in (1, 2):  # between the two writes the engine has looked for a policy once
+        engine.record(note(n))
+        eventually(lambda n=n: query("SELECT count(*) FROM fault") == [(n,)])
     locked.execute("BEGIN IMMEDIATE")
-    failures = engine.num_write_failures
-    engine.record(note(1))
-    while engine.num_write_failures < failures + 2:
-        engine.await_policy(1, timeout=0.01)
+    engine.record(note(3))
+    eventually(lambda: engine.num_write_failures >= 2)
     locked.execute("INSERT INTO policies VALUES (1, 1, 'me', 0, 'rescan', 3)")
     locked.execute("COMMIT")
-    assert engine.await_policy(1, timeout=60)
+    assert engine.await_policy(1, timeout=30)
     assert engine.policy.policy == Policy(False, "rescan", 3)
 
 

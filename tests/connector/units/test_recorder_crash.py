@@ -67,7 +67,7 @@ def wait_until(is_so):
 
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 engine.record(Fault("test", "before", 0))
-wait_until(lambda: not engine._queue and not engine._batch)
+wait_until(lambda: engine.is_checkpointer)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
 for n in range(1, 2001):
     step, _ = engine.begin_step()

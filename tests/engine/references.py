@@ -1,0 +1,92 @@
+"""What vLLM answers without this project's scheduler half: the yardstick for greedy answers.
+
+Run as a program of its own (`python -m tests.engine.references KIND FILE`), since a second engine has no place in the
+process of the tests: prompts as JSON on stdin, answers as JSON in the file that is named.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tests.engine.server import BLOCK, BLOCK_BYTES, CPU_BLOCKS, GPU_BLOCKS
+
+Kind = Literal["none", "stock"]
+"""No connector; or vLLM's own scheduler half over the host copy worker."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Greedy answers as tokens, and those to the same prompts after the GPU's prefix cache was emptied.
+
+    `num_cached`: how many of each prompt's tokens came from a cache the second time.
+    """
+
+    first: list[list[int]]
+    again: list[list[int]]
+    num_cached: list[int]
+
+
+def answers_of(kind: Kind, prompts: list[list[int]], max_tokens: int, folder: Path) -> Answers:
+    """Answers every prompt, one after the other, in an engine of its own."""
+    answers = folder / f"answers-{kind}.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.engine.references", kind, str(answers)],
+        input=json.dumps({"prompts": prompts, "max_tokens": max_tokens}),
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return Answers(**json.loads(answers.read_text()))
+
+
+def main() -> None:
+    """Answers the prompts on stdin, twice."""
+    kind, file = sys.argv[1], Path(sys.argv[2])
+    # Without a connector: an empty list, so that nothing of this project is loaded.
+    os.environ["VLLM_PLUGINS"] = "" if kind == "none" else "vllm_restore"
+    from vllm import LLM, SamplingParams
+
+    from app import embedded_model
+
+    job = json.load(sys.stdin)
+    transfer = {
+        "kv_connector": "ReStoreConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": {
+            "restore_scheduler": "stock",
+            "cpu_bytes_to_use": CPU_BLOCKS * BLOCK_BYTES,
+        },
+    }
+    engine = LLM(
+        str(embedded_model.folder()),
+        dtype="float32",
+        enforce_eager=True,
+        max_model_len=1024,
+        block_size=BLOCK,
+        kv_cache_memory_bytes=GPU_BLOCKS * BLOCK_BYTES,
+        kv_transfer_config=transfer if kind == "stock" else None,
+        disable_log_stats=False,
+    )
+    sampling = SamplingParams(temperature=0, max_tokens=job["max_tokens"], ignore_eos=True)
+
+    def answer() -> tuple[list[list[int]], list[int]]:
+        outputs = [
+            engine.generate({"prompt_token_ids": prompt}, sampling, use_tqdm=False)[0] for prompt in job["prompts"]
+        ]
+        return [list(o.outputs[0].token_ids) for o in outputs], [o.num_cached_tokens or 0 for o in outputs]
+
+    first, _ = answer()
+    assert engine.reset_prefix_cache()
+    again, num_cached = answer()
+    file.write_text(json.dumps({"first": first, "again": again, "num_cached": num_cached}))
+
+
+if __name__ == "__main__":
+    main()
