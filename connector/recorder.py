@@ -158,15 +158,20 @@ class Recorder:
 
     def _put(self, item: Event | ChainExtended | StepTaken) -> bool:
         if len(self._queue) >= self._capacity:
-            self._num_overflowed += 1
-            self._unsaid_drops += 1
+            with self._lock:
+                self._num_overflowed += 1
+                self._unsaid_drops += 1
             return False
-        if self._unsaid_drops:
-            said = EventsDropped(self._unsaid_drops)
-            self._unsaid_drops = 0
-            self._queue.append((self._step, time.monotonic_ns(), time.time_ns(), said))
+        if self._unsaid_drops and (said := self._take_unsaid_drops()) is not None:
+            self._queue.append(said)
         self._queue.append((self._step, time.monotonic_ns(), time.time_ns(), item))
         return True
+
+    def _take_unsaid_drops(self) -> log.Stamped | None:
+        """What is missing from the log and was not said yet. Both threads may say it, each drop is said once."""
+        with self._lock:
+            count, self._unsaid_drops = self._unsaid_drops, 0
+        return (self._step, time.monotonic_ns(), time.time_ns(), EventsDropped(count)) if count else None
 
     def close(self, timeout: float = CLOSE_SECONDS) -> bool:
         """Flush the queue, sign off, end the thread. Safe to call twice.
@@ -224,7 +229,7 @@ class Recorder:
             now = time.monotonic()
             try:
                 conn = self._connect()
-                self._fill_batch(stopping)
+                self._fill_batch()
                 is_beat = stopping or now - last_beat >= HEARTBEAT_SECONDS
                 if self._batch or is_beat:
                     self._write(conn, is_beat, final=stopping and not self._queue)
@@ -251,14 +256,13 @@ class Recorder:
         if self._checkpoint_fd is not None:
             os.close(self._checkpoint_fd)
 
-    def _fill_batch(self, stopping: bool) -> None:
+    def _fill_batch(self) -> None:
         """Move items from the queue to the batch, which keeps those of a write that failed."""
         while self._queue and len(self._batch) < BATCH_ITEMS:
             self._batch.append(self._queue.popleft())
-        if stopping and self._unsaid_drops and not self._queue:
-            said = EventsDropped(self._unsaid_drops)
-            self._batch.append((self._step, time.monotonic_ns(), time.time_ns(), said))
-            self._unsaid_drops = 0
+        if self._unsaid_drops and not self._queue and (said := self._take_unsaid_drops()) is not None:
+            # The engine has fallen silent after an overflow.
+            self._batch.append(said)
 
     def _write(self, conn: Connection, is_beat: bool, *, final: bool) -> None:
         try:
