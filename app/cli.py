@@ -15,7 +15,7 @@ examples:
   vllm-restore dashboard --db run.db              the dashboard over a recorded log, without vLLM
   vllm-restore db stats --db run.db
 
-The log is SQLite; --db takes sqlite:///PATH or a plain path. Without it VLLM_RESTORE_DB counts, and without that the
+The log is SQLite; --db takes sqlite:///PATH or a plain path. Without it RESTORE_DB counts, and without that the
 user's data folder."""
 
 

@@ -102,7 +102,7 @@ def check_host(headers: Headers, names: set[str | None]) -> None:
         raise RefusedError(
             403,
             f"the host name {name!r} is not known to be this server's: use an IP address, start the server with "
-            "--api-key, or list the name in VLLM_RESTORE_ALLOWED_HOSTS",
+            "--api-key, or list the name in RESTORE_ALLOWED_HOSTS",
         )
 
 

@@ -33,7 +33,7 @@ EMBEDDED_TOKEN_BYTES = 30 * 2 * 3 * 64 * 4
 NOTE = f"""\
 usage: vllm-restore serve [MODEL] [--db URL] [any flag of `vllm serve`]
 
-Without MODEL the embedded {embedded_model.NAME} is served. --db names the log (else VLLM_RESTORE_DB, else the user's
+Without MODEL the embedded {embedded_model.NAME} is served. --db names the log (else RESTORE_DB, else the user's
 data folder). Where the command line says nothing, `serve` adds:
   --kv-transfer-config '{{"kv_connector": "{CONNECTOR}", "kv_role": "kv_both"}}'
   --shutdown-timeout {SHUTDOWN_TIMEOUT_S}
@@ -156,7 +156,7 @@ def _prepare_log(db: str | None) -> None:
     except log.LogError as error:
         raise PreflightError(str(error)) from error
     # The engine and the app are other processes, or start later: the environment tells them.
-    os.environ["VLLM_RESTORE_DB"] = url.render_as_string(hide_password=False)
+    os.environ["RESTORE_DB"] = url.render_as_string(hide_password=False)
 
 
 def _prepare_model() -> Any:

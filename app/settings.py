@@ -15,7 +15,7 @@ class Settings:
     """Everything that can be set about the app.
 
     Attributes:
-        db: the log, as a person names it (SQLite URL or path); None: `VLLM_RESTORE_DB`, else the default place.
+        db: the log, as a person names it (SQLite URL or path); None: `RESTORE_DB`, else the default place.
         is_recorded: True over a recorded log with no vLLM around it; False inside vLLM's API server.
         api_keys: any of these opens the API; empty: only this machine may change anything.
         bound_host: what the server listens on, if it was told; a name that clients may use in `Host`.
@@ -42,6 +42,6 @@ class Settings:
 
 
 def allowed_hosts_from_env() -> tuple[str, ...]:
-    """The names in `VLLM_RESTORE_ALLOWED_HOSTS`, separated by commas."""
-    names = os.environ.get("VLLM_RESTORE_ALLOWED_HOSTS", "").split(",")
+    """The names in `RESTORE_ALLOWED_HOSTS`, separated by commas."""
+    names = os.environ.get("RESTORE_ALLOWED_HOSTS", "").split(",")
     return tuple(n.strip().lower() for n in names if n.strip())

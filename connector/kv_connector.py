@@ -32,7 +32,7 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
 
     It takes the stock connector's `kv_connector_extra_config`, and two keys more:
 
-    - `restore_db`: the log, as a SQLite URL or a path (else the environment's `VLLM_RESTORE_DB`, else the user's data
+    - `restore_db`: the log, as a SQLite URL or a path (else the environment's `RESTORE_DB`, else the user's data
       folder).
     - `restore_scheduler`: `"restore"`, or `"stock"` for vLLM's own scheduler half, unchanged and without a log: the
       baseline on machines whose KV cache is host memory, where vLLM's own connector cannot run.

@@ -41,12 +41,12 @@ def default_path() -> Path:
 
 
 def resolve_url(text: str | None = None) -> URL:
-    """The log's URL from what a person wrote: a SQLite URL or a plain path. None: `VLLM_RESTORE_DB`, or the default.
+    """The log's URL from what a person wrote: a SQLite URL or a plain path. None: `RESTORE_DB`, or the default.
 
     Raises:
         LogError: not a file that SQLite could open.
     """
-    text = text or os.environ.get("VLLM_RESTORE_DB") or str(default_path())
+    text = text or os.environ.get("RESTORE_DB") or str(default_path())
     try:
         # A plain path is taken as it stands: what would mean something in a URL ("?", "%") may be part of a name.
         is_url = "://" in text or text.startswith("sqlite:")
@@ -153,7 +153,7 @@ def upgrade(url: URL) -> str:
                 ) from e
     except OSError as e:
         raise LogError(
-            f"cannot write the log {path}: {e.strerror or e}; choose another place with --db or VLLM_RESTORE_DB"
+            f"cannot write the log {path}: {e.strerror or e}; choose another place with --db or RESTORE_DB"
         ) from e
     return check(url)
 

@@ -2,7 +2,7 @@
 // Content-Security-Policy allows 'self' only, so the module-preload polyfill (an inline script) stays out.
 import { defineConfig } from "vitest/config";
 
-const server = process.env.VLLM_RESTORE_URL ?? "http://127.0.0.1:8000";
+const server = process.env.RESTORE_URL ?? "http://127.0.0.1:8000";
 
 export default defineConfig({
   base: "/restore/",
@@ -14,7 +14,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
   },
   server: {
-    // `npm run dev` shows a running server's data: VLLM_RESTORE_URL=http://host:port npm run dev
+    // `npm run dev` shows a running server's data: RESTORE_URL=http://host:port npm run dev
     proxy: { "/restore/api": server, "/restore/healthz": server, "/v1": server },
   },
   test: { environment: "happy-dom", include: ["test/**/*.test.{ts,tsx}"] },

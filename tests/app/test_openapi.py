@@ -70,7 +70,7 @@ def test_example_is_just_what_the_route_may_answer(example, model):
 
 def test_command_prints_it_without_a_log(schema, tmp_path):
     command = [sys.executable, "-m", "app.openapi"]
-    env = {"VLLM_RESTORE_DB": str(tmp_path / "x.db"), "PYTHONPATH": ":".join(sys.path)}
+    env = {"RESTORE_DB": str(tmp_path / "x.db"), "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
     assert json.loads(done.stdout) == schema
     assert list(tmp_path.iterdir()) == []

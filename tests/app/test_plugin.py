@@ -22,7 +22,7 @@ def host(monkeypatch):
     """Build a server as vLLM builds its own, with the plugin attached; returns a client and the plugin."""
 
     def make(db, *, engine_client=None, api_key=None, client="127.0.0.1", address="127.0.0.1:8000"):
-        monkeypatch.setenv("VLLM_RESTORE_DB", db)
+        monkeypatch.setenv("RESTORE_DB", db)
         app = FastAPI()
         app.state.args = Namespace(api_key=api_key, host=None)
 
@@ -102,7 +102,7 @@ def test_option_goes_before_the_variable_and_empty_keys_are_none(monkeypatch):
     monkeypatch.delenv("VLLM_API_KEY")
     assert settings_from(Namespace(api_key=None, host=None)).api_keys == ()
     assert settings_from(Namespace(api_key=None, host="GPU-box")).bound_host == "gpu-box"
-    monkeypatch.setenv("VLLM_RESTORE_ALLOWED_HOSTS", " gpu.example, ,Vllm ")
+    monkeypatch.setenv("RESTORE_ALLOWED_HOSTS", " gpu.example, ,Vllm ")
     assert settings_from(None).allowed_hosts == ("gpu.example", "vllm")
 
 

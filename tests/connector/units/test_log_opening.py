@@ -47,10 +47,10 @@ def test_relative_path_and_home_are_resolved(tmp_path, monkeypatch):
 
 
 def test_environment_names_the_log_where_nobody_does(tmp_path, monkeypatch):
-    monkeypatch.setenv("VLLM_RESTORE_DB", f"sqlite:///{tmp_path}/env.db")
+    monkeypatch.setenv("RESTORE_DB", f"sqlite:///{tmp_path}/env.db")
     assert log.path_of(log.resolve_url()) == tmp_path / "env.db"
     assert log.path_of(log.resolve_url(str(tmp_path / "said.db"))) == tmp_path / "said.db"
-    monkeypatch.delenv("VLLM_RESTORE_DB")
+    monkeypatch.delenv("RESTORE_DB")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert log.path_of(log.resolve_url()) == tmp_path / "data" / "vllm-restore" / "log.db"
     monkeypatch.delenv("XDG_DATA_HOME")
@@ -251,7 +251,7 @@ def test_folder_in_the_place_of_the_file_is_refused(tmp_path):
 def test_place_where_no_folder_can_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file" / "log.db", tmp_path / "file" / "deeper" / "log.db", Path("/proc/nothing/log.db")):
-        with pytest.raises(LogError, match=r"cannot write the log /.*; choose another place with --db or VLLM_RESTORE"):
+        with pytest.raises(LogError, match=r"cannot write the log /.*; choose another place with --db or RESTORE_DB"):
             log.upgrade(url_of(path))
 
 
