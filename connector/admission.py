@@ -5,14 +5,14 @@ requests own more blocks than the tier can hold: then vLLM's LRU order would pus
 again, for ever.
 
 A lookup uses the contiguous prefix, so a block nearer the head of its chain is worth more. A victim must be worth
-less than the newcomer: nobody's, or deeper in its chain. Every exchange then lowers the sum of depths, so the
-exchanges end.
+less than the newcomer: nobody's, or deeper in its chain. A page that left a sliding window is nobody's. Every
+exchange then lowers the sum of depths, so the exchanges end.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from connector.owners import OwnerIndex
+from connector.owners import OwnedBlock, OwnerIndex
 
 WINDOW = 32
 LOOKS_PER_STEP = 16
@@ -31,11 +31,18 @@ class FreeQueue(Protocol):
 
 
 class Admission:
-    """Remembers between steps that nothing could be gained, so that a tier at rest costs nothing."""
+    """Remembers between steps that nothing could be gained, so that a tier at rest costs nothing.
 
-    def __init__(self, queue: FreeQueue, owners: OwnerIndex) -> None:
+    Args:
+        queue: vLLM's, of the CPU pool.
+        owners: who owns what.
+        is_live: whether an owner still has the block on the GPU. One that left a sliding window has served.
+    """
+
+    def __init__(self, queue: FreeQueue, owners: OwnerIndex, is_live: Callable[[OwnedBlock], bool]) -> None:
         self._queue = queue
         self._owners = owners
+        self._is_live = is_live
         self._looks_left = LOOKS_PER_STEP
         self._num_refused = 0
         self._refused_depth: int | None = None
@@ -49,7 +56,12 @@ class Admission:
         self._refused_depth = None
 
     def walk(self) -> "VictimWalk":
-        return VictimWalk(self, self._queue, self._owners)
+        return VictimWalk(self, self._queue)
+
+    def owned_in(self, block: Any) -> OwnedBlock | None:
+        """What running requests want of a block of the tier; None where they want nothing."""
+        owned = self._owners.get(block.block_hash) if block.block_hash is not None else None
+        return owned if owned is not None and self._is_live(owned) else None
 
     def may_look(self, depth: int) -> bool:
         if self._refused_depth is not None and depth >= self._refused_depth:
@@ -71,16 +83,15 @@ class Admission:
 class VictimWalk:
     """Admits the blocks of one allocation, one by one: as many victims then stand at the front of the queue."""
 
-    def __init__(self, admission: Admission, queue: FreeQueue, owners: OwnerIndex) -> None:
+    def __init__(self, admission: Admission, queue: FreeQueue) -> None:
         self._admission = admission
         self._queue = queue
-        self._owners = owners
         self._last: Any = queue.fake_free_list_head
 
     def admit(self, depth: int) -> bool:
         """Find a victim for a block at `depth` tokens, and put it where vLLM's pool takes its next block from.
 
-        The victim is the least recently used block that no running request owns, among those that are looked at; else
+        The victim is the least recently used block that no running request wants, among those that are looked at; else
         the deepest of them if it lies deeper than `depth`. Where there is none, the blocks that were looked at move
         to the back of the queue: running requests use them, as a hit would have shown.
         """
@@ -90,7 +101,7 @@ class VictimWalk:
         victim_depth = depth
         seen: list[Any] = []
         for block in self._window():
-            owned = self._owners.get(block.block_hash) if block.block_hash is not None else None
+            owned = self._admission.owned_in(block)
             if owned is None:
                 victim = block
                 break

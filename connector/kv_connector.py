@@ -19,6 +19,7 @@ from connector.worker import HostCopyWorker
 
 if TYPE_CHECKING:
     from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorTransferResults
+    from vllm.v1.core.kv_cache_manager import KVCacheManager
     from vllm.v1.kv_cache_interface import KVCacheConfig
     from vllm.v1.request import Request
 
@@ -68,6 +69,11 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
             logger.warning("Re-store does not apply here (%s): this engine does what stock vLLM does", reason)
             return
         self.scheduler_manager = ReStoreScheduler(self.scheduler_manager, self._recorder)
+
+    def bind_kv_cache_manager(self, kv_cache_manager: "KVCacheManager") -> None:
+        super().bind_kv_cache_manager(kv_cache_manager)
+        if isinstance(self.scheduler_manager, ReStoreScheduler):
+            self.scheduler_manager.bind_kv_cache_manager(kv_cache_manager)
 
     def on_new_request(self, request: "Request") -> None:
         if isinstance(self.scheduler_manager, ReStoreScheduler):

@@ -4,10 +4,15 @@ have.
 Engine ring.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id, resolve_block_hashes
-from vllm.v1.simple_kv_offload.manager import SimpleCPUOffloadScheduler
+from vllm.v1.core.kv_cache_utils import (
+    generate_block_hash_extra_keys,
+    make_block_hash_with_group_id,
+    maybe_convert_block_hash,
+    resolve_block_hashes,
+)
+from vllm.v1.simple_kv_offload.manager import BlockStoreMeta, SimpleCPUOffloadScheduler
 
 if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_utils import BlockHashList
@@ -39,3 +44,29 @@ class Layout:
     def depth(self, group: int, index: int) -> int:
         """Tokens before a block, so that blocks of groups with different block sizes compare."""
         return index * self.block_sizes[group]
+
+    def event_meta(self, request: "Request", group: int, index: int, key: bytes) -> dict[Any, BlockStoreMeta]:
+        """What vLLM's `BlockStored` events say about a block that is copied again: the same as about its first
+        copy."""
+        start, size, fine = self.depth(group, index), self.block_sizes[group], self._hash_block_size
+        meta: dict[Any, BlockStoreMeta] = {key: self._block_meta(request, start, size, None)}
+        # Where hashes are finer than this group's blocks, the block may answer for boundaries within it too.
+        for fine_start in range(start, start + size, fine):
+            fine_key = self.key(request.block_hashes, group, fine_start // fine)
+            if fine_key not in meta:
+                meta[fine_key] = self._block_meta(request, fine_start, fine, fine)
+        return meta
+
+    def _block_meta(self, request: "Request", start: int, size: int, event_block_size: int | None) -> BlockStoreMeta:
+        end = start + size
+        lora = request.lora_request
+        extra_keys, _ = generate_block_hash_extra_keys(request, start, end, 0)
+        parent = start // self._hash_block_size - 1
+        return BlockStoreMeta(
+            token_ids=list(request.all_token_ids[start:end]),
+            parent_block_hash=maybe_convert_block_hash(request.block_hashes[parent]) if parent >= 0 else None,
+            lora_id=lora.adapter_id if lora else None,
+            lora_name=lora.name if lora else None,
+            extra_keys=extra_keys,
+            block_size=event_block_size,
+        )

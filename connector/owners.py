@@ -87,6 +87,8 @@ class OwnerIndex:
             if not is_last:
                 block.owners = self._in_order(block.owners)
         self._keys_of.setdefault(request_id, []).append(key)
+        if block is not None and block.lost_ticket:
+            self._enqueue(block)  # its first owner may be another one now
 
     def disown(self, request_id: str) -> None:
         """The request gave its blocks back (preempted). Its admission number stays."""
@@ -136,18 +138,27 @@ class OwnerIndex:
         blocks = (self._blocks[key] for key in self._keys_of.get(request_id, ()))
         return sorted((b for b in blocks if b.lost_ticket), key=lambda b: (b.group, b.index))
 
-    def lost_in_scan_order(self) -> Iterator[tuple[int, OwnedBlock]]:
-        """(admission number of the first owner, block) for each lost block, as a scan over the requests would meet
-        them.
+    def scan(self) -> "ScanPass":
+        """A walk over the lost blocks in the order in which a scan over the requests would meet them."""
+        return ScanPass(self._scan_order)
 
-        Blocks that get lost or found while the iterator runs are taken into account; one that is still lost after it
-        was yielded stays in the queue.
-        """
-        return self._drain(self._scan_order)
-
-    def lost_by_depth(self) -> Iterator[tuple[int, OwnedBlock]]:
-        """(admission number, block) for each lost block, nearest the head of its chain first."""
-        return self._drain(self._depth_order)
+    def lost_by_depth(self) -> Iterator[OwnedBlock]:
+        """Each lost block, nearest the head of its chain first. One that is still lost after it was yielded stays in
+        the queue."""
+        heap = self._depth_order
+        kept: list[Entry] = []
+        try:
+            while heap:
+                entry = heappop(heap)
+                block = entry[-1]
+                if block.lost_ticket != entry[3]:
+                    continue
+                kept.append(entry)
+                yield block
+        finally:
+            for entry in kept:
+                if entry[-1].lost_ticket == entry[3]:
+                    heappush(heap, entry)
 
     def owners_of(self, block: OwnedBlock) -> Iterator[str]:
         """The block's owners, in the order in which they were admitted."""
@@ -155,25 +166,6 @@ class OwnerIndex:
             yield block.owners
         else:
             yield from block.owners
-
-    def _drain(self, heap: list[Entry]) -> Iterator[tuple[int, OwnedBlock]]:
-        kept: list[Entry] = []
-        try:
-            while heap:
-                entry = heap[0]
-                block = entry[4]
-                if block.lost_ticket != entry[3]:
-                    heappop(heap)
-                    continue
-                yield self.number(block), block
-                # The consumer may have changed the heap meanwhile: look again before popping.
-                if heap and heap[0] is entry:
-                    heappop(heap)
-                    if block.lost_ticket == entry[3]:
-                        kept.append(entry)
-        finally:
-            for entry in kept:
-                heappush(heap, entry)
 
     def number(self, block: OwnedBlock) -> int:
         """The admission number of the block's first owner."""
@@ -203,3 +195,47 @@ class OwnerIndex:
 
     def _in_order(self, request_ids: "set[str] | dict[str, int]") -> dict[str, int]:
         return dict(sorted(((r, self.admit(r)) for r in request_ids), key=lambda item: item[1]))
+
+
+class ScanPass:
+    """One walk in scan order. Blocks that get lost or found meanwhile are taken into account.
+
+    A context manager: what was set aside waits for the next walk.
+    """
+
+    def __init__(self, heap: list[Entry]) -> None:
+        self._heap = heap
+        self._deferred: list[Entry] = []
+        self._aside: list[Entry] = []
+
+    def __enter__(self) -> "ScanPass":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for entry in self._aside:
+            if entry[4].lost_ticket == entry[3]:
+                heappush(self._heap, entry)
+
+    def peek(self) -> tuple[int, OwnedBlock] | None:
+        """(admission number, block) of the next lost block; None at the end."""
+        for heap in (self._heap, self._deferred):
+            while heap and heap[0][4].lost_ticket != heap[0][3]:
+                heappop(heap)
+        entry = min((heap[0] for heap in (self._heap, self._deferred) if heap), default=None)
+        return None if entry is None else (entry[0], entry[4])
+
+    def set_aside(self) -> None:
+        """Leave the next block for the next walk."""
+        self._pop()
+
+    def defer(self, number: int) -> None:
+        """Meet the next block again in this walk, at the turn of the request with this admission number."""
+        _, group, index, ticket, block = self._pop()
+        heappush(self._deferred, (number, group, index, ticket, block))
+
+    def _pop(self) -> Entry:
+        is_deferred = not self._heap or (bool(self._deferred) and self._deferred[0] < self._heap[0])
+        entry = heappop(self._deferred if is_deferred else self._heap)
+        if not is_deferred:
+            self._aside.append(entry)
+        return entry

@@ -6,27 +6,20 @@ it has not, `rescan` copies for as long as its budget lets it, while `tracked` a
 is worth less.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vllm.v1.core.kv_cache_utils import generate_block_hash_extra_keys, maybe_convert_block_hash
-from vllm.v1.simple_kv_offload.manager import (
-    BlockStoreMeta,
-    SimpleCPUOffloadScheduler,
-    StoreRequestState,
-    TransferMeta,
-)
+from vllm.v1.simple_kv_offload.manager import SimpleCPUOffloadScheduler, StoreRequestState, TransferMeta
 
 from connector.admission import Admission
 from connector.journal import Copy, Journal, hash_of
 from connector.layout import Layout
-from connector.owners import OwnedBlock, OwnerIndex
+from connector.owners import OwnedBlock, OwnerIndex, ScanPass
 from connector.policy import Policy
 from connector.tier import Tier
 
 if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_utils import BlockHashList
-    from vllm.v1.request import Request
 
 Selection = tuple[list[int], list[int], list[dict[Any, Any]] | None]
 """What stock's `_select_eager_blocks_to_store` returns: GPU block ids, how far each group's cursor goes on, event
@@ -65,11 +58,16 @@ class Restorer:
         self._owners = owners
         self._tier = tier
         self._journal = journal
-        self.admission = Admission(manager.cpu_block_pool.free_block_queue, owners)
+        self.admission = Admission(manager.cpu_block_pool.free_block_queue, owners, self._is_live)
         self.step = 0
         self.moves: list[tuple[str, int, int, int]] = []
         self.last_chooser: str | None = None
+        self._tables: list[Mapping[str, Sequence[Any]]] = []
         self.obey(policy)
+
+    def bind_block_tables(self, tables: "list[Mapping[str, Sequence[Any]]]") -> None:
+        """vLLM's own block tables, by group and request: who holds which block now."""
+        self._tables = tables
 
     def obey(self, policy: Policy) -> None:
         self.policy = policy
@@ -104,31 +102,43 @@ class Restorer:
 
     def _restore_in_scan_order(self) -> None:
         """Take what was observed to be lost, in the order in which a scan would have met it, request by request."""
-        current = 0
-        chosen: list[Candidate] = []
-        for number, block in self._owners.lost_in_scan_order():
-            if chosen and number != current:
-                self._order(chosen)
-                chosen = []
-            if number < current or (number == current and not chosen):
-                # Lost to a copy that was ordered just now: a scan would have passed it already. Its turn is the next
-                # step.
-                continue
-            if len(chosen) >= self._room():
+        with self._owners.scan() as scan:
+            turn = 0
+            while self._room() > 0:
+                turn, chosen = self._take_turn(scan, after=turn)
+                if not chosen:
+                    break
+                self._order(chosen)  # what is lost to this is met by the turns that follow, as a scan would meet it
+
+    def _take_turn(self, scan: ScanPass, after: int) -> tuple[int, list[Candidate]]:
+        """The admission number and the lost blocks of the next request, behind `after`, that can supply any."""
+        turn, chosen, room = 0, list[Candidate](), self._room()
+        while len(chosen) < room and (found := scan.peek()) is not None:
+            number, block = found
+            if chosen and number > turn:
                 break
-            candidate = self._locate(block)
+            candidate = self._locate(block, after=after)
+            if candidate is None:
+                # Either its only suppliers had their turn in this step, or nobody can supply it any more.
+                if not after or self._locate(block) is None:
+                    self._owners.find(block.key)
+                scan.set_aside()
+                continue
+            supplier = self._owners.admit(candidate.request_id)
+            if supplier > number:
+                scan.defer(supplier)
+                continue
+            turn = number
+            chosen.append(candidate)
             self._owners.find(block.key)
-            if candidate is not None:
-                current = number
-                chosen.append(candidate)
-        self._order(chosen)
+        return turn, chosen
 
     def _restore_by_depth(self) -> None:
         """The tier is too small for what runs: repair the hole nearest a head first, and stop where nothing is
         gained."""
         walk = self.admission.walk()
         chosen: list[Candidate] = []
-        for _, block in self._owners.lost_by_depth():
+        for block in self._owners.lost_by_depth():
             if len(chosen) >= self._room():
                 break
             candidate = self._locate(block)
@@ -149,11 +159,14 @@ class Restorer:
         for block in self._owners.lost_of(state.request.request_id):
             if len(chosen) >= self._room():
                 break
-            candidate = self._locate(block, state.request.request_id)
-            if candidate is not None:
-                if walk is not None and not walk.admit(block.depth):
-                    break
-                chosen.append(candidate)
+            candidate = self._locate(block, only=state.request.request_id)
+            if candidate is None:
+                if self._locate(block) is None:  # nor has another owner
+                    self._owners.find(block.key)
+                continue
+            if walk is not None and not walk.admit(block.depth):
+                break
+            chosen.append(candidate)
             self._owners.find(block.key)
         self._order(chosen)
 
@@ -186,7 +199,7 @@ class Restorer:
             hashes = self._layout.hashes(state.request, g)
             for i in range(min(state.num_stored_blocks[g], len(group_block_ids), len(hashes))):
                 key = self._layout.key(hashes, g, i)
-                if self._is_restorable(group_block_ids[i], key):
+                if self._is_missing(group_block_ids[i], key) and self._holds(request_id, g, i, group_block_ids[i]):
                     yield Candidate(request_id, g, i, key, group_block_ids[i])
 
     @staticmethod
@@ -200,23 +213,41 @@ class Restorer:
                     break
         return list(chosen.values())
 
-    def _locate(self, block: OwnedBlock, only: str | None = None) -> Candidate | None:
-        """The block on the GPU, through the first running request that still has it there, or None."""
+    def _locate(self, block: OwnedBlock, *, only: str | None = None, after: int = 0) -> Candidate | None:
+        """The block on the GPU, through the first running request that has it there, or None. `only`: through this
+        one; `after`: through one that was admitted later."""
         for request_id in (only,) if only is not None else self._owners.owners_of(block):
             state = self._m._reqs_to_store.get(request_id)
-            if state is None or state.finished:
+            if state is None or state.finished or (after and self._owners.admit(request_id) <= after):
                 continue
-            group_block_ids = state.block_ids[block.group]
-            if block.index < len(group_block_ids) and self._is_restorable(group_block_ids[block.index], block.key):
-                return Candidate(request_id, block.group, block.index, block.key, group_block_ids[block.index])
+            group, index, key, group_block_ids = block.group, block.index, block.key, state.block_ids[block.group]
+            if index >= len(group_block_ids):
+                continue
+            gpu_block_id = group_block_ids[index]
+            if self._is_missing(gpu_block_id, key) and self._holds(request_id, group, index, gpu_block_id):
+                return Candidate(request_id, group, index, key, gpu_block_id)
         return None
 
-    def _is_restorable(self, gpu_block_id: int, key: bytes) -> bool:
+    def _holds(self, request_id: str, group: int, index: int, gpu_block_id: int) -> bool:
+        """Whether the block is still the request's own, at this position.
+
+        A block that left a sliding window may be someone else's by now, who will see to it, even under the same hash:
+        vLLM hashes a block when it is allocated, before it is computed.
+        """
+        blocks = self._tables[group].get(request_id, ())
+        return index < len(blocks) and blocks[index].block_id == gpu_block_id
+
+    def _is_live(self, block: OwnedBlock) -> bool:
+        """Whether a request that owns the block still has it on the GPU."""
+        index, table = block.index, self._tables[block.group]
+        tables = (table.get(request_id, ()) for request_id in self._owners.owners_of(block))
+        return any(index < len(blocks) and not blocks[index].is_null for blocks in tables)
+
+    def _is_missing(self, gpu_block_id: int, key: bytes) -> bool:
+        """Whether this block of the GPU has this content, and the tier has it not, nor is a copy on its way."""
         m = self._m
         assert m._gpu_block_pool is not None
         block = m._gpu_block_pool.blocks[gpu_block_id]
-        # The hash is compared with what this position should hold: a block that left a sliding window may be someone
-        # else's.
         return (
             block.block_hash == key
             and not block.is_null
@@ -237,7 +268,12 @@ class Restorer:
         gpu_pool = m._gpu_block_pool
         assert gpu_pool is not None
         copies = [(c.gpu_block_id, self._copy(c, is_restore=True)) for c in chosen]
-        block_meta = [self._kv_event_meta(c) for c in chosen] if m.enable_kv_cache_events else None
+        block_meta = None
+        if m.enable_kv_cache_events:
+            requests = [m._reqs_to_store[c.request_id].request for c in chosen]
+            block_meta = [
+                self._layout.event_meta(r, c.group, c.index, c.key) for r, c in zip(requests, chosen, strict=True)
+            ]
         gpu_block_ids = [c.gpu_block_id for c in chosen]
         # From here to the end nothing may fail: the references are given back when the copy is over.
         cpu_blocks = m.cpu_block_pool.get_new_blocks(len(chosen))
@@ -293,6 +329,8 @@ class Restorer:
             reviewed[g] = end - start
             if end > start:
                 self.moves.append((request_id, g, start, end))
+        if any(reviewed):
+            self.admission.tier_changed()  # as a cursor goes on, pages leave the window
         if kept:
             self.last_chooser = request_id
         if len(kept) == len(gpu_block_ids):
@@ -312,7 +350,7 @@ class Restorer:
             left: list[int] = []
             for i in range(state.num_stored_blocks[g], ready):
                 found = self._gpu_block_at(block_ids[g][i], hashes, g, i)
-                if found is not None and self._is_restorable(*found):
+                if found is not None and self._is_missing(*found):
                     left.append(i)
             if left:
                 self._journal.dropped(request.request_id, g, left[0], len(left), reason)
@@ -359,30 +397,3 @@ class Restorer:
         hashes = self._layout.hashes(self._m._reqs_to_store[c.request_id].request, c.group)
         parent = hashes[c.index - 1] if c.index else None
         return Copy(c.request_id, c.key, c.group, c.index, parent, is_restore, self.step)
-
-    def _kv_event_meta(self, c: Candidate) -> dict[Any, BlockStoreMeta]:
-        """What vLLM's `BlockStored` events say about a re-stored block: the same as about its first copy."""
-        request = self._m._reqs_to_store[c.request_id].request
-        start = self._layout.depth(c.group, c.index)
-        size = self._layout.block_sizes[c.group]
-        meta = {c.key: self._block_meta(request, start, size, is_whole=True)}
-        # Where hashes are finer than this group's blocks, the block may answer for boundaries within it too.
-        fine = self._m.hash_block_size
-        for fine_start in range(start, start + size, fine):
-            key = self._layout.key(request.block_hashes, c.group, fine_start // fine)
-            meta.setdefault(key, self._block_meta(request, fine_start, fine, is_whole=False))
-        return meta
-
-    def _block_meta(self, request: "Request", start: int, size: int, *, is_whole: bool) -> BlockStoreMeta:
-        end = start + size
-        lora = request.lora_request
-        extra_keys, _ = generate_block_hash_extra_keys(request, start, end, 0)
-        parent = start // self._m.hash_block_size - 1
-        return BlockStoreMeta(
-            token_ids=list(request.all_token_ids[start:end]),
-            parent_block_hash=maybe_convert_block_hash(request.block_hashes[parent]) if parent >= 0 else None,
-            lora_id=lora.adapter_id if lora else None,
-            lora_name=lora.name if lora else None,
-            extra_keys=extra_keys,
-            block_size=None if is_whole else size,
-        )

@@ -27,7 +27,7 @@ from connector.tier import Tier
 from connector.worker_meta import ReStoreWorkerMetadata
 
 if TYPE_CHECKING:
-    from vllm.v1.core.kv_cache_manager import KVCacheBlocks
+    from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.outputs import KVConnectorOutput
     from vllm.v1.request import Request
@@ -75,6 +75,11 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         self._failed_loads: set[str] = set()
         self._completing: list[Copy | None] | None = None
         self._load_steps: dict[str, int] = {}
+
+    def bind_kv_cache_manager(self, kv_cache_manager: "KVCacheManager") -> None:
+        """vLLM's scheduler has built its block tables."""
+        managers = kv_cache_manager.coordinator.single_type_managers
+        self._restorer.bind_block_tables([manager.req_to_blocks for manager in managers])
 
     # --- hooks: requests --------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from connector.events import (
 
 def check_references(engine: Engine) -> None:
     """I1: every reference on either pool is held by something that is in flight or by a request's block table."""
+    engine_gpu: Counter[int] = Counter()
     for child in engine.children:
         manager = child.scheduler_manager
         cpu: Counter[int] = Counter()
@@ -37,7 +38,7 @@ def check_references(engine: Engine) -> None:
             cpu.update(transfer.cpu_block_ids)
             gpu.update(transfer.gpu_block_ids)
         _compare("CPU", manager.cpu_block_pool, cpu)
-        engine_gpu = gpu if child is engine.children[0] else engine_gpu + gpu
+        engine_gpu += gpu
     for manager in engine.scheduler.kv_cache_manager.coordinator.single_type_managers:
         for blocks in manager.req_to_blocks.values():
             engine_gpu.update(b.block_id for b in blocks if not b.is_null)

@@ -54,6 +54,7 @@ SIGNATURES = {
     f"{CONNECTOR}:SimpleCPUOffloadConnector": {
         "__init__": "vllm_config role kv_cache_config",
         "on_new_request": "request",
+        "bind_kv_cache_manager": "kv_cache_manager",
         "get_block_ids_with_load_errors": "",
         "get_transfer_results": "finished_req_ids",
         "shutdown": "",
@@ -129,6 +130,7 @@ ATTRIBUTES = (
     "block.is_null",
     "block.ref_cnt",
     "group.has_positionally_stable_blocks",
+    "group.req_to_blocks",
     "request.all_token_ids",
     "request.arrival_time",
     "request.block_hashes",

@@ -11,7 +11,7 @@ from traffic import Player, actions
 
 from connector.policy import Policy
 
-SEEDS = range(6)
+SEEDS = range(4)
 SHAPES = {
     "roomy": {"gpu_blocks": 64, "cpu_blocks": 80},
     "small tier": {"gpu_blocks": 64, "cpu_blocks": 8},
@@ -45,13 +45,12 @@ def test_off_orders_exactly_what_stock_orders(make_engine, shape):
     assert saw_preemption or shape == "roomy"
 
 
-@pytest.mark.parametrize("budget", [0, 1, 3])
-@pytest.mark.parametrize("copy_steps", [0, 2])
+@pytest.mark.parametrize(("budget", "copy_steps"), [(0, 0), (1, 2), (3, 1)])
 @pytest.mark.parametrize("layout", ["plain", "async", "window", "large full", "mamba"])
 def test_tracked_restores_what_rescan_restores(make_engine, layout, budget, copy_steps):
     """Where the tier has room for what runs, step by step, and whatever else fills the tier."""
     num_restored = 0
-    for seed in SEEDS:
+    for seed in range(3):
         engines = [
             make_engine(
                 gpu_blocks=48,

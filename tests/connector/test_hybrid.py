@@ -104,6 +104,29 @@ def test_page_that_left_the_window_is_not_copied_for_its_old_owner(make_engine, 
 
 
 @BOTH
+def test_page_that_left_the_window_is_passed_over_though_nobody_has_taken_it_yet(make_engine, mode):
+    """In the request's block table it is a null block."""
+    engine = make_engine(
+        gpu_blocks=64, cpu_blocks=64, groups=[full_attention(), sliding_window(32)], policy=Policy(mode=mode)
+    )
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 3))
+    engine.steps(2)
+    page, key = engine.manager._reqs_to_store["a"].block_ids[1][2], engine.keys("a", 1)[2]
+    while engine.scheduler.kv_cache_manager.get_block_ids("a")[1][2] == page:
+        engine.step()
+    assert engine.scheduler.kv_cache_manager.block_pool.blocks[page].block_hash == key
+    orders = note_restores(engine)
+    assert engine.evict_key(key)
+    for _ in range(3):
+        engine.step()
+        watch.check()
+    assert not any(orders)
+    if mode == "tracked":
+        assert engine.manager._owners.num_lost == 0, "nothing waits that nobody can supply"
+
+
+@BOTH
 def test_request_that_decodes_past_its_window_comes_to_rest(make_engine, mode):
     engine = make_engine(
         gpu_blocks=64, cpu_blocks=64, groups=[full_attention(), sliding_window(32)], policy=Policy(mode=mode)
@@ -115,6 +138,19 @@ def test_request_that_decodes_past_its_window_comes_to_rest(make_engine, mode):
         engine.step()
     watch.check()
     assert not any(orders)
+
+
+def test_pages_that_left_the_window_do_not_keep_live_blocks_out_of_a_small_tier(make_engine):
+    """A request of 16 blocks in two groups wants 16 + 3 blocks of the tier's 24: 13 window pages have served."""
+    engine = make_engine(gpu_blocks=64, cpu_blocks=25, groups=[full_attention(), sliding_window(32)])
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 4), max_tokens=400)
+    while len(engine.requests["a"].block_hashes) < 17:
+        engine.step()
+    engine.steps(4)
+    watch.check()
+    assert engine.in_cpu("a", 0)[:16] == [True] * 16
+    assert engine.in_cpu("a", 1)[14:16] == [True] * 2
 
 
 @BOTH

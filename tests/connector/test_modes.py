@@ -15,7 +15,6 @@ from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
 
 from connector.journal import hash_of
 from connector.policy import Policy
-from connector.restore import Candidate
 from connector.scheduler import ReStoreScheduler, _stock_select
 
 BOTH = pytest.mark.parametrize("mode", ["rescan", "tracked"])
@@ -200,8 +199,7 @@ def test_restored_block_is_described_to_vllm_as_its_first_copy_was(make_engine, 
     keys = engine.keys("a")
     assert len(keys) == len(gpu_block_ids)
     for index, (key, meta) in enumerate(zip(keys, metas, strict=True)):
-        candidate = Candidate("a", 0, index, key, gpu_block_ids[index])
-        assert engine.manager._restorer._kv_event_meta(candidate) == meta
+        assert engine.manager._restorer._layout.event_meta(state.request, 0, index, key) == meta
 
 
 def test_restored_block_is_announced_as_its_first_copy_was(make_engine):

@@ -1,9 +1,12 @@
 """Several ranks that report apart, and several connectors side by side."""
 
 import pytest
-from harness import BLOCK, OURS, STOCK, prompt
+from harness import BLOCK, OURS, STOCK, full_attention, prompt, sliding_window
 from invariants import Watch, check_references, check_truth, note_restores
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
+from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadMetadata
 
+from connector.kv_connector import ReStoreConnector
 from connector.policy import Policy
 
 
@@ -59,6 +62,27 @@ def test_copies_may_end_in_any_order(make_engine):
     engine.settle()
     watch.check()
     watch.check_log()
+
+
+@pytest.mark.parametrize("is_hybrid", [False, True])
+def test_worker_names_blocks_of_a_failed_load_or_in_a_hybrid_model_its_request(make_engine, is_hybrid):
+    """vLLM stops the engine where a model with several groups reports single blocks."""
+    groups = [full_attention(), sliding_window()] if is_hybrid else None
+    engine = make_engine(groups=groups)
+    worker = ReStoreConnector(engine.config, KVConnectorRole.WORKER, engine.kv_cache_config)
+    # A worker that never got a KV cache can copy nothing.
+    worker.bind_connector_metadata(
+        SimpleCPUOffloadMetadata(
+            load_event=0, load_gpu_blocks=[3, 4], load_cpu_blocks=[1, 2], load_event_to_reqs={0: ["a"]}
+        )
+    )
+    worker.start_load_kv(None)
+    results = worker.get_transfer_results(set())
+    assert results.finished_recving == {"a"}
+    assert results.failed_recving == ({"a"} if is_hybrid else set())
+    assert worker.get_block_ids_with_load_errors() == (set() if is_hybrid else {3, 4})
+    assert worker.get_transfer_results(set()).failed_recving == set()
+    worker.shutdown()
 
 
 @pytest.mark.parametrize("mode", ["rescan", "tracked"])
