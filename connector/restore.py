@@ -293,9 +293,11 @@ class Restorer:
         """Look at what vLLM chose to store for one request, and at how far its cursors go.
 
         The cursor of a group goes to the absolute position up to which its blocks were looked at; re-stores walk old
-        ground and never move it. With re-store on, two things are changed: content that is on its way already is not
-        copied a second time, and while the tier is too small for what runs, `tracked` stores nothing that would cost
-        a running request a block nearer its head: the cursor stays before it.
+        ground and never move it. Off, what vLLM chose stands. With re-store on, three things are changed: content that
+        is on its way already is not copied a second time; a page that left its sliding window and has another hash by
+        now is not copied for its old owner (vLLM hashes a block before it is computed); and while the tier is too
+        small for what runs, `tracked` stores nothing that would cost a running request a block nearer its head: the
+        cursor stays before it.
         """
         gpu_block_ids, advanced, block_meta = selection
         request_id = state.request.request_id
@@ -333,7 +335,7 @@ class Restorer:
             self.admission.tier_changed()  # as a cursor goes on, pages leave the window
         if kept:
             self.last_chooser = request_id
-        if len(kept) == len(gpu_block_ids):
+        if not self.policy.enabled or len(kept) == len(gpu_block_ids):
             return selection
         kept_meta = None if block_meta is None else [block_meta[order[c.gpu_block_id]] for c in kept]
         return [c.gpu_block_id for c in kept], reviewed, kept_meta

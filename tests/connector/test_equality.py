@@ -19,6 +19,10 @@ SHAPES = {
     "chunked": {"gpu_blocks": 48, "cpu_blocks": 16, "max_num_batched_tokens": 40, "max_num_seqs": 6},
     "slow copies": {"gpu_blocks": 40, "cpu_blocks": 16, "copy_steps": 3},
     "async": {"gpu_blocks": 32, "cpu_blocks": 12, "copy_steps": 1, "is_async": True},
+    **{
+        layout: {"gpu_blocks": 64, "cpu_blocks": 40, "copy_steps": 1, **LAYOUTS[layout]}
+        for layout in ("window", "async window", "large full", "large window", "ring", "mamba", "large mamba")
+    },
 }
 
 
@@ -42,7 +46,7 @@ def test_off_orders_exactly_what_stock_orders(make_engine, shape):
         for engine in (stock, off):
             engine.close()
     assert saw_load
-    assert saw_preemption or shape == "roomy"
+    assert saw_preemption or shape in ("roomy", *LAYOUTS)
 
 
 @pytest.mark.parametrize(("budget", "copy_steps"), [(0, 0), (1, 2), (3, 1)])
