@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     dashboard = commands.add_parser("dashboard", help="the dashboard over a recorded log, without vLLM")
     dashboard.add_argument("--db", help="the log: sqlite:///PATH or a path")
     dashboard.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    dashboard.add_argument("--port", type=int, default=8001, help="port to listen on (%(default)s)")
+    dashboard.add_argument("--port", default="8001", help="port to listen on (%(default)s)")
 
     db = commands.add_parser("db", help="the log itself").add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
@@ -85,20 +85,21 @@ def _dashboard(args: argparse.Namespace) -> int:
     import uvicorn
 
     from app.main import create_app
-    from app.preflight import PreflightError, check_port
+    from app.preflight import PreflightError, check_port, port_of
     from app.settings import Settings
     from connector import log
 
     try:
+        port = port_of(args.port)
         url = log.resolve_url(args.db)
         log.check(url)
-        check_port(args.host, args.port)
+        check_port(args.host, port, by_make=False)
     except (log.LogError, PreflightError) as error:
         return _fail(error)
     app = create_app(Settings(db=str(url), is_recorded=True, bound_host=args.host))
-    sys.stdout.write(f"the dashboard of {url.database} is at http://{args.host}:{args.port}/restore/\n")
+    sys.stdout.write(f"the dashboard of {url.database} is at http://{args.host}:{port}/restore/\n")
     sys.stdout.flush()
-    uvicorn.run(app, host=args.host, port=args.port, log_level="warning")
+    uvicorn.run(app, host=args.host, port=port, log_level="warning")
     return 0
 
 

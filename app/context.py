@@ -3,7 +3,6 @@
 One object an app, built by `create_app` or the plugin, reached by routes through `deps`. No globals.
 """
 
-import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import DatabaseError
 
 from app.live import Tailer
+from app.log_engines import LogEngines
 from app.queries.restored import RestoredHits
 from app.settings import Settings
 from connector import log
@@ -37,11 +37,9 @@ class AppContext:
         self.api_keys = settings.api_keys
         self.bound_host = settings.bound_host
         self.engine_client: EngineClient | None = None
-        self.restored = RestoredHits()
+        self._engines = LogEngines(lambda: self.url, self._begin_anew, is_recorded=settings.is_recorded)
+        self._restored = RestoredHits()
         self.tailer = Tailer(self.connect, poll_seconds=settings.poll_seconds, max_client_lag=settings.max_client_lag)
-        self._reader: Engine | None = None
-        self._writer: Engine | None = None
-        self._lock = threading.Lock()
 
     @property
     def url(self) -> URL:
@@ -56,12 +54,9 @@ class AppContext:
         """A read-only connection. The caller closes it.
 
         Raises:
-            LogError: the log is missing or cannot be used.
+            LogError: the log is missing, was deleted, or cannot be used.
         """
-        with self._lock:
-            if self._reader is None:
-                self._reader = log.open_reader(self.url)
-            reader = self._reader
+        reader = self._engines.reader()
         try:
             return reader.connect()
         except DatabaseError as e:
@@ -79,10 +74,24 @@ class AppContext:
         Raises:
             LogError: the log is missing or cannot be used.
         """
-        with self._lock:
-            if self._writer is None:
-                self._writer = log.open_policy_writer(self.url)
-            return self._writer
+        return self._engines.writer()
+
+    def restored_hits(self) -> RestoredHits:
+        """The tokens found thanks to a re-store, up to the log's last row.
+
+        Raises:
+            LogError: the log is missing or cannot be used.
+        """
+        # First, since it may find that the pass so far was over another file.
+        self._engines.reader()
+        restored = self._restored
+        restored.catch_up(self.connect)
+        return restored
+
+    def _begin_anew(self) -> None:
+        # What was summed up, and the numbers that streams have, are of the file that is gone.
+        self._restored = RestoredHits()
+        self.tailer.begin_anew()
 
     def now_ns(self) -> int:
         """The wall clock, in nanoseconds since the epoch."""
@@ -98,8 +107,4 @@ class AppContext:
     async def close(self) -> None:
         """Stop following the log and let go of the file."""
         await self.tailer.close()
-        with self._lock:
-            for engine in (self._reader, self._writer):
-                if engine is not None:
-                    engine.dispose()
-            self._reader = self._writer = None
+        self._engines.dispose()

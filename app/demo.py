@@ -103,7 +103,8 @@ def _live_engine(engines: list[dict[str, Any]]) -> dict[str, Any]:
     live = [engine for engine in engines if engine["is_live"]]
     if not live:
         raise DemoError("no engine is writing the log of this server; was it started by `vllm-restore serve`?")
-    return live[-1]
+    # The API names the newest first; an older one may be what a killed server left, live until its heartbeat is old.
+    return live[0]
 
 
 async def _get(api: httpx2.AsyncClient, url: str, path: str) -> Any:

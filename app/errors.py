@@ -27,7 +27,14 @@ class BadQueryError(Exception):
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """An error's response."""
-    return JSONResponse({"detail": detail}, status, headers=dict(headers or {}))
+    # JSON may name half a character (`"\ud800"`), which no answer can be encoded with.
+    shown = detail.encode(errors="backslashreplace").decode()
+    return JSONResponse({"detail": shown}, status, headers=dict(headers or {}))
+
+
+def fault(e: Exception) -> JSONResponse:
+    """The answer to what nobody foresaw. It names the kind of error and none of its innards."""
+    return problem(500, f"a fault in vllm-restore ({type(e).__name__}); the server's own log has the details")
 
 
 def describe(errors: Sequence[Any]) -> str:
@@ -68,7 +75,7 @@ def install_handlers(app: FastAPI) -> None:
         return problem(503, f"the log cannot be read now: {getattr(e, 'orig', None) or e}")
 
     def unforeseen(_: Request, e: Exception) -> JSONResponse:
-        return problem(500, f"a fault in vllm-restore ({type(e).__name__}); the server's own log has the details")
+        return fault(e)
 
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, validation)

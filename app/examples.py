@@ -21,6 +21,7 @@ _APPLIED = {
     "is_idle": False,
     "reason": "toggle",
     "applied": _POLICY,
+    "restore_support": "yes",
 }
 
 POLICY_APPLIED: dict[str, Any] = {

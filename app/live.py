@@ -65,6 +65,7 @@ class Tailer:
         self._followers: set[Follower] = set()
         self._task: asyncio.Task[None] | None = None
         self._closing = False
+        self._num_logs = 0
         self.exit_signalled: Callable[[], bool] = lambda: False
         """Whether the server wants to exit; asked at every look."""
         self.open_transports: Callable[[], list[Transport]] = list
@@ -89,6 +90,13 @@ class Tailer:
         finally:
             self._followers.discard(follower)
 
+    def begin_anew(self) -> None:
+        """Another file lies where the log was, with numbers of its own: streams end, and clients come again.
+
+        Safe to call from any thread: followers see it at the next look.
+        """
+        self._num_logs += 1
+
     async def close(self) -> None:
         """End every stream and the reading."""
         self._closing = True
@@ -101,10 +109,14 @@ class Tailer:
     ) -> AsyncIterator[ServerSentEvent]:
         """Rows after `after` as server-sent events, until the client leaves or the server wants to exit."""
         place = after
+        num_logs = self._num_logs
         with self.follow() as follower:
             yield ServerSentEvent(comment="vllm-restore", retry=1000)
-            while not self._closing:
-                rows, start = await self._rows_after(place)
+            while not self._closing and num_logs == self._num_logs:
+                try:
+                    rows, start = await self._rows_after(place)
+                except (LogError, SQLAlchemyError):
+                    return  # The reading thread says why; whoever comes again is told, too.
                 if start != place:
                     gap = Gap(after_seq=place, next_seq=start + 1)
                     yield ServerSentEvent(event="gap", raw_data=gap.model_dump_json())
@@ -151,10 +163,16 @@ class Tailer:
         # What came while nobody followed is not in it.
         self._ring.clear()
         watch = _Watch(self._connect, self._max_lag)
+        num_logs = self._num_logs
         with ThreadPoolExecutor(1, "restore-tailer") as thread:
             try:
                 while self._followers and not self._closing:
-                    if await loop.run_in_executor(thread, watch.look):
+                    has_news = await loop.run_in_executor(thread, watch.look)
+                    if num_logs != self._num_logs:
+                        # The caller begins again with an empty ring, and streams that wait see that theirs is over.
+                        self.newest = 0
+                        return
+                    if has_news:
                         self._take(watch)
                     if self.exit_signalled():
                         self._closing = True
@@ -192,8 +210,13 @@ class _Watch:
     def look(self) -> bool:
         """Whether another connection has changed the file; then `rows` has what is new, `max_rows` at most."""
         try:
-            if self._conn is None:
-                self._conn = self._connect()
+            # Asked for at every look, since it is this that finds another file in the log's place.
+            fresh = self._connect()
+            if self._conn is None or self._conn.engine is not fresh.engine:
+                self.close()
+                self._conn = fresh
+            else:
+                fresh.close()
             version: int = self._conn.exec_driver_sql("PRAGMA data_version").scalar_one()
             self._conn.rollback()
             if version == self._version:

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from app import errors
 from app.context import AppContext
 from app.exits import open_transports, server_wants_to_exit
+from app.last_resort import contain
 from app.models import Gap, Problem
 from app.protection import Protection
 from app.routes import dashboard, events, health, overview, policy, requests
@@ -41,7 +42,7 @@ class RestoreApp(FastAPI):
         """As FastAPI, also with vLLM's `--root-path`, whose prefix a proxy cuts off, so that no path has it."""
         if scope["type"] == "http" and not scope["path"].startswith(scope.get("root_path", "")):
             scope = {**scope, "root_path": PREFIX}
-        await super().__call__(scope, receive, send)
+        await contain(super().__call__, scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI schema, built once."""

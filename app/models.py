@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_
 
 from connector.policy import MAX_BUDGET
 
+MAX_INTEGER = 2**63 - 1
+"""The largest integer that SQLite can compare with: the bound of every row number and time that a client gives."""
+
 Mode = Literal["rescan", "tracked"]
 EventKind = Literal[
     "request_started",
@@ -72,10 +75,15 @@ class AppliedPolicy(BaseModel):
     applied_version: int | None = Field(description="None: the engine has not said anything yet")
     applied_step: int | None
     applied_wall_ns: int | None
-    is_pending: bool = Field(description="The engine has not answered for the newest version yet")
+    is_pending: bool = Field(
+        description="The engine has not answered for the newest version yet; false where it cannot re-store"
+    )
     is_idle: bool = Field(description="No step was running when it answered; the next step obeys")
     reason: str | None = Field(description="'start', 'toggle', or 'fault': re-store was turned off by itself")
     applied: PolicyBody | None
+    restore_support: str = Field(
+        description="'yes', or why this engine cannot re-store: whatever it answers, it obeys nothing"
+    )
 
 
 class PolicyState(BaseModel):
@@ -87,7 +95,7 @@ class PolicyState(BaseModel):
     author: str | None
     engines: list[AppliedPolicy]
     can_change: bool = Field(description="False over a recorded log, where no engine listens")
-    detail: str | None = Field(description="What is still awaited, in words; null where nothing is")
+    detail: str | None = Field(description="Which engines do not obey it yet, or cannot, in words; null where all do")
 
 
 class PolicyHistoryEntry(BaseModel):
@@ -299,7 +307,7 @@ class EventPage(BaseModel):
 class Health(BaseModel):
     status: Literal["ok", "degraded"]
     detail: str | None
-    log: str
+    log: str = Field(description="Where it lies; empty for who asks without the key that is set")
     schema_revision: str
     num_live_engines: int
     last_seq: int

@@ -6,7 +6,7 @@ Opens no way into the engine: a switch is a row of the log. Nothing here may sto
 import logging
 import os
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import FastAPI
 
@@ -51,11 +51,30 @@ class ReStorePlugin:
             state.vllm_restore = self._context
 
 
+def log_named_in(transfer: Any) -> str | None:
+    """`restore_db` of a `KVTransferConfig` (or None), also of a connector inside a `MultiConnector`.
+
+    The engine goes by it before it looks at `RESTORE_DB`, so the app must.
+    """
+    is_dict = isinstance(transfer, dict)
+    key = "kv_connector_extra_config"
+    extra: Any = cast("dict[str, Any]", transfer).get(key) if is_dict else getattr(transfer, key, None)
+    if not isinstance(extra, dict):
+        return None
+    given = cast("dict[str, Any]", extra)
+    if isinstance(found := given.get("restore_db"), str) and found:
+        return found
+    inner: Any = given.get("connectors")
+    names = [log_named_in(each) for each in cast("list[Any]", inner)] if isinstance(inner, list) else []
+    return next((name for name in names if name), None)
+
+
 def settings_from(args: Any) -> Settings:
     """Settings from vLLM's arguments and the environment, as they are when the server starts."""
     keys: list[str | None] = list(getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY")])
     host: str | None = getattr(args, "host", None)
     return Settings(
+        db=log_named_in(getattr(args, "kv_transfer_config", None)),
         is_recorded=False,
         # As vLLM: the option goes before the variable, and empty keys are none.
         api_keys=tuple(k for k in keys if k),

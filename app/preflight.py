@@ -12,14 +12,20 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 DEFAULT_PORT = 8000
+MAX_PORT = 65_535
 
 
 class PreflightError(Exception):
     """Starting would fail. The message is one line: what is wrong and what to do."""
 
 
-def check_port(host: str | None, port: int) -> None:
-    """Raises PreflightError where nothing could listen on `host` (None: every address) and `port`."""
+def check_port(host: str | None, port: int, *, by_make: bool = True) -> None:
+    """Raises PreflightError where nothing could listen on `host` (None: every address) and `port`.
+
+    `by_make`: what wants to listen can also be started by `make serve`, and the advice may name it.
+    """
+    if not 0 <= port <= MAX_PORT:
+        raise PreflightError(f"{port} is no port; give one from 1 to {MAX_PORT}")
     family = socket.AF_INET6 if host and ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         # As vLLM binds: a socket in TIME_WAIT is no obstacle, a listener is.
@@ -29,24 +35,36 @@ def check_port(host: str | None, port: int) -> None:
         except OSError as error:
             where = f"port {port}" if host in (None, "", "0.0.0.0", "::") else f"{host} port {port}"
             if error.errno == errno.EADDRINUSE:
+                other = port + 1 if port < MAX_PORT else port - 1
+                advice = f"make serve PORT={other}, or --port {other}" if by_make else f"--port {other}"
                 raise PreflightError(
-                    f"{where} is in use by another program; stop that one, or serve elsewhere: "
-                    f"make serve PORT={port + 1}, or --port {port + 1}"
+                    f"{where} is in use by another program; stop that one, or serve elsewhere: {advice}"
                 ) from error
             if error.errno == errno.EACCES:
                 raise PreflightError(f"{where} needs more rights than you have; take a port from 1024 on") from error
             raise PreflightError(f"cannot listen on {where}: {error.strerror or error}") from error
 
 
+def port_of(text: str) -> int:
+    """A port as a person writes it. Raises PreflightError where that is no port's number."""
+    if not re.fullmatch("[0-9]{1,5}", text) or int(text) > MAX_PORT:
+        raise PreflightError(f"{text[:40]!r} is no port; give a number from 1 to {MAX_PORT}")
+    return int(text)
+
+
 def port_named_in(arguments: Sequence[str]) -> int | None:
-    """The port that a command line names outright, or vLLM's default; None where only vLLM's own parser can tell."""
+    """The port that a command line names outright, or vLLM's default; None where only vLLM's own parser can tell.
+
+    Raises:
+        PreflightError: what is named is no number.
+    """
     if any(argument.split("=", 1)[0] in ("--config", "--uds", "--headless", "-h", "--help") for argument in arguments):
         return None
     for index, argument in enumerate(arguments):
         flag, _, value = argument.partition("=")
         if flag == "--port":
             text = value or (arguments[index + 1] if index + 1 < len(arguments) else "")
-            return int(text) if text.isdecimal() else None
+            return port_of(text) if text else None
         if flag.startswith("--help="):
             return None
     return DEFAULT_PORT

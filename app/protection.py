@@ -80,14 +80,20 @@ class Protection:
             raise RefusedError(415, "send JSON: Content-Type: application/json")
 
 
-def check_key(headers: Headers, keys: Sequence[str]) -> None:
-    """Refuse without one of the keys. Every key is compared, in constant time: their digests have one length."""
+def has_key(headers: Headers, keys: Sequence[str]) -> bool:
+    """Whether one of the keys is given. Each is compared, in constant time: their digests have one length."""
     scheme, _, given = headers.get("authorization", "").partition(" ")
-    digest = hashlib.sha256(given.strip().encode()).digest()
+    # One space and the key, as it stands: what vLLM refuses for its own routes is refused here.
+    digest = hashlib.sha256(given.encode()).digest()
     is_known = False
     for key in keys:
         is_known |= secrets.compare_digest(digest, hashlib.sha256(key.encode()).digest())
-    if scheme.lower() != "bearer" or not is_known:
+    return scheme.lower() == "bearer" and is_known
+
+
+def check_key(headers: Headers, keys: Sequence[str]) -> None:
+    """Refuse without one of the keys."""
+    if not has_key(headers, keys):
         raise RefusedError(
             401,
             "this server has an API key: send Authorization: Bearer KEY, with the key given to --api-key",
@@ -121,7 +127,13 @@ def check_local(headers: Headers, client: str | None) -> None:
 def check_origin(headers: Headers) -> None:
     """Refuse what a page of another site sends from its reader's browser."""
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+    if origin is None:
+        return
+    try:
+        netloc = urlsplit(origin).netloc.lower()
+    except ValueError:  # no URL at all, such as `http://[::1`
+        netloc = None
+    if netloc != headers.get("host", "").lower():
         raise RefusedError(403, f"a page of {origin} may not use this API; open the dashboard of this server itself")
 
 

@@ -162,10 +162,15 @@ def _prepare_log(db: str | None) -> None:
 def _prepare_model() -> Any:
     if not embedded_model.is_ready():
         # In a process of its own: unpacking leaves a gigabyte of torch and weights behind.
-        command = [sys.executable, "-m", "app.embedded_model"]
-        if subprocess.run(command, check=False).returncode:
+        done = subprocess.run(module_command("app.embedded_model"), check=False)
+        if done.returncode:
             raise PreflightError("the embedded model could not be prepared; the reason is above")
     return embedded_model.folder()
+
+
+def module_command(module: str) -> list[str]:
+    """Runs a module of ours. `-P`: the current folder, which is the person's, may have an `app` of its own."""
+    return [sys.executable, "-P", "-m", module]
 
 
 def _run_vllm(arguments: list[str]) -> None:

@@ -11,14 +11,20 @@ from vllm.config import VllmConfig
 from vllm.v1.core.kv_cache_utils import resolve_kv_cache_block_sizes
 from vllm.v1.simple_kv_offload.manager import SimpleCPUOffloadScheduler
 
-from connector.recorder import EngineInfo, KVGroup
+from connector.engine_row import EngineInfo, KVGroup
 
 if TYPE_CHECKING:
     from vllm.v1.kv_cache_interface import KVCacheConfig
 
 
+# The hooks are vLLM's internals: another version may call them otherwise. docs/vllm-versions.md says how to move on.
+MADE_FOR = "0.32"
+
+
 def why_not(manager: SimpleCPUOffloadScheduler | None) -> str | None:
     """Why this engine cannot re-store, in a few words; None where it can."""
+    if not vllm.__version__.startswith(f"{MADE_FOR}."):
+        return f"this is vLLM {vllm.__version__}, and the connector was made for {MADE_FOR}"
     if manager is None:
         return "prefix caching is disabled"
     if manager.kv_event_medium != "CPU":

@@ -95,7 +95,8 @@ class Journal:
         self._memory = memory
         self._told: dict[bytes, None] = {}
         self._num_told: dict[str, int] = {}
-        self._drops_seen = 0
+        self._gaps_seen = 0
+        self._unfinished: set[str] = set()
         self._lookups: dict[str, tuple[int, int]] = {}
         self._awaiting_first_token: dict[str, RequestView] = {}
         self._ttft_ns: dict[str, int] = {}
@@ -105,6 +106,8 @@ class Journal:
     # --- requests -------------------------------------------------------------------------------------------------
 
     def request_started(self, request: RequestView) -> None:
+        self._unfinished.add(request.request_id)
+        self._recorder.num_unfinished = len(self._unfinished)
         self.tell_chain(request)
         hashes = request.block_hashes
         self._record(
@@ -167,6 +170,8 @@ class Journal:
     def request_finished(self, request: RequestView, status: str) -> None:
         request_id = request.request_id
         now = time.time()
+        self._unfinished.discard(request_id)
+        self._recorder.num_unfinished = len(self._unfinished)
         self._lookups.pop(request_id, None)
         if self._awaiting_first_token.pop(request_id, None) is not None and request.num_output_tokens:
             self._ttft_ns[request_id] = _since(request.arrival_time, now)
@@ -193,8 +198,8 @@ class Journal:
         """Tell the log the hashes of the request's chain that it was not told before, each with its parent."""
         hashes = request.block_hashes
         count = len(hashes)
-        if self._recorder.num_dropped != self._drops_seen:
-            self._drops_seen = self._recorder.num_dropped
+        if self._recorder.num_gaps != self._gaps_seen:
+            self._gaps_seen = self._recorder.num_gaps
             self._told.clear()
             self._num_told.clear()
         start = self._num_told.get(request.request_id, 0)

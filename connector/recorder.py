@@ -5,28 +5,27 @@ does not fit into the queue is dropped, counted, and said in the log as `events_
 """
 
 import atexit
-import json
 import logging
 import os
-import socket
 import sqlite3
 import threading
 import time
 from collections import deque
-from dataclasses import asdict, dataclass
 
 from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError, SQLAlchemyError
 
-from connector import log, tables
+from connector import log
 from connector.connections import CHECKPOINT_PAGES
-from connector.events import ChainExtended, Event, EventsDropped, PolicyApplied, StepTaken
+from connector.engine_row import EngineInfo, beat, policy_applied, sign_in
+from connector.events import ChainExtended, Event, EventsDropped, StepTaken
 from connector.policy import PolicyError, VersionedPolicy
 
 logger = logging.getLogger("vllm.restore")
 
 CAPACITY = 65_536
 BATCH_ITEMS = 10_000
+CAUTIOUS_ITEMS = 256
 FLUSH_SECONDS = 0.1
 HEARTBEAT_SECONDS = 1.0
 IDLE_SECONDS = 0.25
@@ -36,32 +35,6 @@ ROW_ERRORS = (
     ValueError, TypeError, LookupError, OverflowError, DataError, IntegrityError, InterfaceError, ProgrammingError,
 )  # fmt: skip
 """What SQLite or its driver says of a row that it will never take: half a surrogate pair, a number past 64 bits."""
-
-
-@dataclass(frozen=True, slots=True)
-class KVGroup:
-    """One KV-cache group, as the `kv_groups` column says it. `block_size` in tokens."""
-
-    block_size: int
-    kind: str
-    is_prefix_cacheable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EngineInfo:
-    """Who writes: the columns of the `engines` table that the engine knows at its start."""
-
-    engine_uid: str
-    dp_index: int
-    model: str
-    vllm_version: str
-    restore_version: str
-    hash_block_size: int
-    num_gpu_blocks: int
-    num_cpu_blocks: int
-    block_bytes: int
-    kv_groups: tuple[KVGroup, ...]
-    restore_support: str
 
 
 class Recorder:
@@ -97,7 +70,12 @@ class Recorder:
         self._refused_policy: str | None = None
         self._writer = log.open_writer(url)
         self._conn: Connection | None = None
-        self.engine_id = self._sign_in(info)
+        self.num_unfinished = 0
+        """Requests that the engine has and has not finished: while there are any, it will take another step."""
+        self.num_reopened = 0
+        """How often the log was begun anew because its file was deleted or replaced."""
+        self._info = info
+        self.engine_id = self._sign_in()
         # One thread is alive that must not keep the process: the atexit hook flushes where nobody called `close`.
         self._thread = threading.Thread(target=self._run, name="restore-recorder", daemon=True)
         self._thread.start()
@@ -119,6 +97,11 @@ class Recorder:
     def num_dropped(self) -> int:
         """Items that are missing from the log since the start: they did not fit, or SQLite would not take them."""
         return self._num_overflowed + self._num_refused
+
+    @property
+    def num_gaps(self) -> int:
+        """Grows whenever something that was recorded is not in the log: whoever relies on it has to tell it again."""
+        return self.num_dropped + self.num_reopened
 
     @property
     def is_checkpointer(self) -> bool:
@@ -191,34 +174,13 @@ class Recorder:
 
     # --- the writer's side ----------------------------------------------------------------------------------------
 
-    def _sign_in(self, info: EngineInfo) -> int:
-        now = time.time_ns()
-        row = {k: v for k, v in asdict(info).items() if k != "kv_groups"}
-        row |= {
-            "kv_groups": json.dumps([asdict(g) for g in info.kv_groups]),
-            "pid": os.getpid(),
-            "hostname": socket.gethostname(),
-            "sqlite_version": sqlite3.sqlite_version,
-            "started_wall_ns": now,
-            "started_monotonic_ns": time.monotonic_ns(),
-            "heartbeat_wall_ns": now,
-        }
-        try:
-            with self._writer.begin() as conn:
-                key = conn.execute(tables.engines.insert().values(row)).inserted_primary_key
-                assert key is not None
-                self._policy = log.read_policy(conn)
-                start = policy_applied(self._policy, is_idle=True, reason="start")
-                log.append(conn, key[0], [(0, time.monotonic_ns(), now, start)])
-        except SQLAlchemyError as e:
-            raise log.LogError(f"cannot write the log {self._url.database}: {getattr(e, 'orig', None) or e}") from e
-        except PolicyError as e:
-            raise log.LogError(
-                f"the newest row of policies in {self._url.database} cannot be obeyed: {e}; delete that row"
-            ) from e
+    def _sign_in(self) -> int:
+        engine_id, self._policy = sign_in(self._writer, self._info)
         self._applied_version = self._policy.version
-        logger.info("Recording to %s as engine %d (SQLite %s)", self._url.database, key[0], sqlite3.sqlite_version)
-        return key[0]
+        self._file = _identity(self._url)
+        path, sqlite = self._url.database, sqlite3.sqlite_version
+        logger.info("Recording to %s as engine %d (SQLite %s)", path, engine_id, sqlite)
+        return engine_id
 
     def _run(self) -> None:
         last_beat = 0.0
@@ -228,15 +190,20 @@ class Recorder:
             stopping = self._stopping
             now = time.monotonic()
             try:
+                is_beat = stopping or now - last_beat >= HEARTBEAT_SECONDS
+                if is_beat:
+                    self._begin_anew_where_the_file_is_gone()
                 conn = self._connect()
                 self._fill_batch()
-                is_beat = stopping or now - last_beat >= HEARTBEAT_SECONDS
                 if self._batch or is_beat:
-                    self._write(conn, is_beat, final=stopping and not self._queue)
+                    # After a failure in small bites: a disk that is all but full may still take those.
+                    bite = CAUTIOUS_ITEMS if failing else BATCH_ITEMS
+                    is_final = stopping and not self._queue and len(self._batch) <= bite
+                    self._write(conn, bite, is_beat=is_beat, is_final=is_final)
                     last_beat = now if is_beat else last_beat
                 if self._watch_policy(conn):
                     pending_since = now
-                if pending_since is not None and now - pending_since >= IDLE_SECONDS:
+                if pending_since is not None and now - pending_since >= IDLE_SECONDS and not self.num_unfinished:
                     pending_since = None
                     self._answer_for_an_idle_engine()
                 failing = False
@@ -256,6 +223,23 @@ class Recorder:
         if self._checkpoint_fd is not None:
             os.close(self._checkpoint_fd)
 
+    def _begin_anew_where_the_file_is_gone(self) -> None:
+        """Somebody deleted or replaced the log: what is written to the old file, nobody can read."""
+        if _identity(self._url) == self._file:
+            return
+        logger.error("The log %s was deleted or replaced while this engine runs; it begins anew", self._url.database)
+        self._disconnect()
+        if self._checkpoint_fd is not None:
+            os.close(self._checkpoint_fd)
+            self._checkpoint_fd = None
+        log.upgrade(self._url)
+        obeyed = self._policy
+        self.engine_id = self._sign_in()
+        if self._policy.version == 0 and obeyed.policy != self._policy.policy:
+            # A new log knows of no toggle; this engine goes on as it was told.
+            log.write_policy(self._writer, obeyed.policy.as_dict(), "engine, after its log was deleted")
+        self.num_reopened += 1
+
     def _fill_batch(self) -> None:
         """Move items from the queue to the batch, which keeps those of a write that failed."""
         while self._queue and len(self._batch) < BATCH_ITEMS:
@@ -264,21 +248,22 @@ class Recorder:
             # The engine has fallen silent after an overflow.
             self._batch.append(said)
 
-    def _write(self, conn: Connection, is_beat: bool, *, final: bool) -> None:
+    def _write(self, conn: Connection, bite: int, *, is_beat: bool, is_final: bool) -> None:
+        items = self._batch[:bite]
         try:
             with conn.begin():
-                log.append(conn, self.engine_id, self._batch)
+                log.append(conn, self.engine_id, items)
                 if is_beat:
-                    self._beat(conn, final=final)
+                    self._beat(conn, is_final=is_final)
         except ROW_ERRORS as e:
             # One such row would come back with every try and stop the log for ever. The others are written.
             logger.error("A row does not go into the log: %s", e)
             with conn.begin():
-                refused = sum(not self._write_one(conn, item) for item in self._batch)
+                refused = sum(not self._write_one(conn, item) for item in items)
                 if is_beat:
-                    self._beat(conn, final=final)
+                    self._beat(conn, is_final=is_final)
             self._num_refused += refused
-        self._batch.clear()
+        del self._batch[:bite]
 
     def _write_one(self, conn: Connection, item: log.Stamped) -> bool:
         try:
@@ -324,12 +309,8 @@ class Recorder:
         event = policy_applied(policy, is_idle=True, reason="toggle")
         self._batch.append((step, time.monotonic_ns(), time.time_ns(), event))
 
-    def _beat(self, conn: Connection, *, final: bool) -> None:
-        now = time.time_ns()
-        values: dict[str, int] = {"heartbeat_wall_ns": now}
-        if final:
-            values["stopped_wall_ns"] = now
-        conn.execute(tables.engines.update().where(tables.engines.c.id == self.engine_id).values(values))
+    def _beat(self, conn: Connection, *, is_final: bool) -> None:
+        beat(conn, self.engine_id, is_final=is_final)
         if self._checkpoint_fd is None:
             self._take_over_checkpoints()
 
@@ -361,14 +342,10 @@ class Recorder:
             self._data_version = None
 
 
-def policy_applied(versioned: VersionedPolicy, *, is_idle: bool, reason: str) -> PolicyApplied:
-    """The event that says that a policy holds."""
-    p = versioned.policy
-    return PolicyApplied(
-        policy_version=versioned.version,
-        enabled=p.enabled,
-        mode=p.mode,
-        max_restore_blocks_per_step=p.max_restore_blocks_per_step,
-        is_idle=is_idle,
-        reason=reason,
-    )
+def _identity(url: URL) -> tuple[int, int] | None:
+    """Which file the path names now; None where there is none."""
+    try:
+        found = log.path_of(url).stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

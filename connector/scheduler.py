@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from vllm.logger import init_logger
 from vllm.v1.simple_kv_offload.manager import SimpleCPUOffloadScheduler, StoreRequestState, TransferMeta
 
+from connector.engine_row import policy_applied
 from connector.events import StepTaken
 from connector.journal import Copy, Journal
 from connector.layout import Layout
 from connector.observer import EvictionObserver
 from connector.owners import OwnerIndex
 from connector.policy import Policy, VersionedPolicy
-from connector.recorder import Recorder, policy_applied
+from connector.recorder import Recorder
 from connector.restore import Restorer, Selection
 from connector.tier import Tier
 from connector.worker_meta import ReStoreWorkerMetadata

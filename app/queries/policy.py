@@ -11,12 +11,14 @@ from app.settings import Settings
 from connector import log, tables
 from connector.policy import Policy
 
+CAN_RESTORE = "yes"
+
 _c = tables.events.c
 _p = tables.policies.c
 _e = tables.engines.c
 _ANSWER = select(
     _c.engine_id, _e.dp_index, _c.step, _c.wall_ns, _c.policy_version, _c.enabled, _c.mode,
-    _c.max_restore_blocks_per_step, _c.is_idle, _c.reason,
+    _c.max_restore_blocks_per_step, _c.is_idle, _c.reason, _e.restore_support,
 ).join(tables.engines, _e.id == _c.engine_id).where(_c.kind == "policy_applied")  # fmt: skip
 
 
@@ -25,7 +27,8 @@ def read_state(conn: Connection, now_ns: int, settings: Settings) -> PolicyState
     newest = log.read_policy(conn)
     row = conn.execute(select(_p.created_wall_ns, _p.author).where(_p.version == newest.version)).one_or_none()
     live = live_engines(conn, now_ns, settings)
-    engines = [_last_answer(conn, i, dp_index, newest.version) for i, dp_index in live.items()]
+    supports = select(_e.id, _e.restore_support).where(_e.id.in_(live)).order_by(_e.id)
+    engines = [_last_answer(conn, i, live[i], support, newest.version) for i, support in conn.execute(supports)]
     return PolicyState(
         version=newest.version,
         policy=_body(newest.policy),
@@ -70,13 +73,13 @@ def _before(policies: dict[int, Policy], version: int) -> Policy:
     return policies[max(earlier)] if earlier else Policy()
 
 
-def _last_answer(conn: Connection, engine_id: int, dp_index: int, newest: int) -> AppliedPolicy:
+def _last_answer(conn: Connection, engine_id: int, dp_index: int, support: str, newest: int) -> AppliedPolicy:
     # The newest first by the index on kind and time; a clock that was set back must not hide the newest row.
     row = conn.execute(_ANSWER.where(_c.engine_id == engine_id).order_by(_c.seq.desc()).limit(1)).one_or_none()
     if row is None:
         return AppliedPolicy(
             engine_id=engine_id, dp_index=dp_index, applied_version=None, applied_step=None, applied_wall_ns=None,
-            is_pending=True, is_idle=False, reason=None, applied=None,
+            is_pending=support == CAN_RESTORE, is_idle=False, reason=None, applied=None, restore_support=support,
         )  # fmt: skip
     return _answer(row, newest)
 
@@ -88,12 +91,13 @@ def _answer(row: Any, newest: int) -> AppliedPolicy:
         applied_version=row.policy_version,
         applied_step=row.step,
         applied_wall_ns=row.wall_ns,
-        is_pending=row.policy_version < newest,
+        is_pending=row.restore_support == CAN_RESTORE and row.policy_version < newest,
         is_idle=row.is_idle,
         reason=row.reason,
         applied=PolicyBody(
             enabled=row.enabled, mode=row.mode, max_restore_blocks_per_step=row.max_restore_blocks_per_step
         ),
+        restore_support=row.restore_support,
     )
 
 
@@ -103,11 +107,15 @@ def _pending(engines: Iterable[AppliedPolicy], settings: Settings) -> str | None
         if settings.is_recorded:
             return "no engine is live: this is a recorded log"
         return "no engine is live: the next one that starts obeys it"
-    late = [str(e.engine_id) for e in engines if e.is_pending]
-    if not late:
-        return None
-    who = f"engine {late[0]} has" if len(late) == 1 else f"engines {', '.join(late)} have"
-    return f"{who} not answered yet: it is stored, and obeyed from the next step on"
+    parts = [
+        f"engine {e.engine_id} obeys nothing, since it cannot re-store: {e.restore_support}"
+        for e in engines
+        if e.restore_support != CAN_RESTORE
+    ]
+    if late := [str(e.engine_id) for e in engines if e.is_pending]:
+        who = f"engine {late[0]} has" if len(late) == 1 else f"engines {', '.join(late)} have"
+        parts.append(f"{who} not answered yet: it is stored, and obeyed from the next step on")
+    return "; ".join(parts) or None
 
 
 def _body(policy: Policy) -> PolicyBody:

@@ -39,8 +39,7 @@ def read_page(
     if before is not None:
         query = query.where(_c.seq < before)
     if search:
-        query = query.where(or_(_c.request_id.icontains(search, autoescape=True),
-                                _c.session_id.icontains(search, autoescape=True)))  # fmt: skip
+        query = query.where(or_(_contains(_c.request_id, search), _contains(_c.session_id, search)))
     if state is not None:
         query = query.where(*_has_state(state, list(live)))
     started = conn.execute(query).all()
@@ -67,6 +66,11 @@ def read_request(conn: Connection, now_ns: int, settings: Settings, given: str) 
             raise NotFoundError(f"several requests have ids that start with {given!r}, such as {', '.join(ids[:3])}")
         started = conn.execute(newest.where(_c.request_id == ids[0])).one()
     return build_rows(conn, [started], live_engines(conn, now_ns, settings))[0]
+
+
+def _contains(column: ColumnElement[Any], part: str) -> ColumnElement[bool]:
+    # Not LIKE, where some characters mean something else and a NUL ends what is looked for.
+    return func.instr(func.lower(column), func.lower(part)) > 0
 
 
 def build_rows(conn: Connection, started: Sequence[Any], live: Iterable[int]) -> list[RequestRow]:

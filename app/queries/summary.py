@@ -29,9 +29,9 @@ def read_summary(
         BadQueryError: `until` is not after `since`.
     """
     start = since or 0
-    if until is not None and start >= until:
-        raise BadQueryError(f"the range is empty: since ({start}) must be before until ({until})")
     end = log_end(conn, now_ns, settings) if until is None else until
+    if start >= end:
+        raise BadQueryError(f"the range is empty: since ({start}) must be before until ({end})")
     span = _c.wall_ns.between(start, end - 1)
     blocks = {
         r.kind: r

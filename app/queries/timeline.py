@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Connection, Integer, Label, func, literal_column, select
 
 from app.errors import BadQueryError
-from app.models import PolicyMarker, Timeline, TimelinePoint
+from app.models import MAX_INTEGER, PolicyMarker, Timeline, TimelinePoint
 from app.queries.engines import log_end, up_spans
 from app.queries.restored import RestoredHits
 from app.settings import Settings
@@ -51,6 +51,8 @@ def read_timeline(
             f"{-((start - end) // MAX_POINTS) / SECOND_NS:.3g} seconds or for a shorter range"
         )
     end = start + count * bucket
+    if end > MAX_INTEGER:
+        raise BadQueryError(f"until ({until}) is too late: the last bucket would end beyond {MAX_INTEGER}")
     return Timeline(
         since_wall_ns=start,
         until_wall_ns=end,

@@ -1,5 +1,6 @@
 """The log itself: rows by page, and the same rows as they are written."""
 
+import re
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -7,15 +8,17 @@ from fastapi import APIRouter, Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from app.deps import Context
+from app.errors import BadQueryError
 from app.examples import EVENT_PAGE, example
-from app.models import EventKind, EventPage
+from app.models import MAX_INTEGER, EventKind, EventPage
 from app.queries import events as queries
 
 router = APIRouter(tags=["events"])
 
 Kinds = Annotated[list[EventKind] | None, Query(description="Only these kinds; may be given several times")]
 RequestId = Annotated[str | None, Query(max_length=500, description="Only this request's rows: an id or its start")]
-Seq = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
+Seq = Annotated[int | None, Query(ge=0, le=MAX_INTEGER)]
+_ROW_NUMBER = re.compile("[0-9]{1,19}")
 
 
 @router.get("/api/events", responses=example(200, EVENT_PAGE))
@@ -41,7 +44,9 @@ def _start(
     with context.snapshot() as conn:
         newest = queries.newest_seq(conn)
     # A reconnecting client sends the header, and its URL may still carry the `after` that it began with.
-    if last_event_id is not None and last_event_id.isdecimal():
+    if last_event_id:
+        if not _ROW_NUMBER.fullmatch(last_event_id):
+            raise BadQueryError("the header Last-Event-ID is the number of a row of the log, of 19 digits at most")
         after = int(last_event_id)
     # A number from another log's future would wait for ever.
     return newest if after is None or after > newest else after

@@ -6,14 +6,14 @@ from fastapi import APIRouter, Query
 
 from app.deps import Context
 from app.examples import ENGINE, SUMMARY, TIMELINE, example
-from app.models import Engine, Problem, Summary, Timeline
+from app.models import MAX_INTEGER, Engine, Problem, Summary, Timeline
 from app.queries import engines as engine_queries
 from app.queries import summary as summary_queries
 from app.queries import timeline as timeline_queries
 
 router = APIRouter(tags=["overview"])
 
-WallNs = Annotated[int | None, Query(ge=0, le=2**63 - 1, description="Wall-clock nanoseconds since the epoch")]
+WallNs = Annotated[int | None, Query(ge=0, le=MAX_INTEGER, description="Wall-clock nanoseconds since the epoch")]
 
 
 @router.get("/api/engines", responses=example(200, [ENGINE]))
@@ -29,9 +29,9 @@ def get_engines(context: Context) -> list[Engine]:
 )
 def get_summary(context: Context, since: WallNs = None, until: WallNs = None) -> Summary:
     """The totals from `since`, or the log's begin, to `until`, or now."""
-    context.restored.catch_up(context.connect)
+    restored = context.restored_hits()
     with context.snapshot() as conn:
-        return summary_queries.read_summary(conn, context.restored, since, until, context.now_ns(), context.settings)
+        return summary_queries.read_summary(conn, restored, since, until, context.now_ns(), context.settings)
 
 
 @router.get(
@@ -50,8 +50,6 @@ def get_timeline(
 
     The last 15 minutes if no range is given. 2,000 points at most.
     """
-    context.restored.catch_up(context.connect)
+    restored = context.restored_hits()
     with context.snapshot() as conn:
-        return timeline_queries.read_timeline(
-            conn, context.restored, since, until, bucket, context.now_ns(), context.settings
-        )
+        return timeline_queries.read_timeline(conn, restored, since, until, bucket, context.now_ns(), context.settings)

@@ -5,6 +5,7 @@ import time
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.context import AppContext
 from app.deps import Context
@@ -13,6 +14,7 @@ from app.examples import POLICY_APPLIED, POLICY_HISTORY, POLICY_PENDING, example
 from app.models import PolicyChange, PolicyHistoryEntry, PolicyState, Problem
 from app.queries import policy as queries
 from connector import log
+from connector.log import LogError
 
 router = APIRouter(tags=["policy"])
 
@@ -28,7 +30,7 @@ def get_policy(context: Context) -> PolicyState:
     "/api/policy",
     responses={
         **example(200, POLICY_APPLIED, "Every live engine obeys it"),
-        **example(202, POLICY_PENDING, "Stored, but not every engine has answered", PolicyState),
+        **example(202, POLICY_PENDING, "Stored, but not every engine obeys it yet, or can", PolicyState),
         409: {"model": Problem, "description": "A recorded log with no live engine"},
         415: {"model": Problem, "description": "Not `application/json`"},
         422: {"model": Problem, "description": "An unknown key or a value out of bounds; nothing was applied"},
@@ -43,7 +45,7 @@ async def put_policy(change: PolicyChange, request: Request, response: Response,
         while True:
             state = await asyncio.to_thread(get_policy, context)
             left = deadline - time.monotonic()
-            if state.detail is None or not state.engines or left <= 0:
+            if not any(engine.is_pending for engine in state.engines) or left <= 0:
                 break
             await follower.wait(left)
     if state.detail is not None:
@@ -67,7 +69,13 @@ def _write(context: AppContext, change: PolicyChange, author: str) -> None:
                 "this is a recorded log and no engine is writing it, so nothing would obey; "
                 "change the policy on the server that runs the engine"
             )
-    log.write_policy(context.policy_writer(), change.changes(), author)
+    writer = context.policy_writer()
+    try:
+        log.write_policy(writer, change.changes(), author)
+    except SQLAlchemyError as e:
+        raise LogError(
+            f"the log cannot be written now, so nothing was changed: {getattr(e, 'orig', None) or e}; try again"
+        ) from e
 
 
 def _author(request: Request) -> str:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Query
 
 from app.deps import Context
 from app.examples import REQUEST_DETAIL, REQUEST_PAGE, example
-from app.models import Problem, RequestDetail, RequestPage, RequestState
+from app.models import MAX_INTEGER, Problem, RequestDetail, RequestPage, RequestState
 from app.queries import chain as chain_queries
 from app.queries import requests as queries
 
@@ -17,7 +17,7 @@ router = APIRouter(tags=["requests"])
 def get_requests(
     context: Context,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    before: Annotated[int | None, Query(ge=0, description="`next_before` of the page before")] = None,
+    before: Annotated[int | None, Query(ge=0, le=MAX_INTEGER, description="`next_before` of the page before")] = None,
     state: RequestState | None = None,
     search: Annotated[str | None, Query(max_length=200, description="Part of a request's or a session's id")] = None,
 ) -> RequestPage:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from connector.engine_row import EngineInfo
 from connector.policy import Policy, VersionedPolicy
-from connector.recorder import EngineInfo, Recorder
+from connector.recorder import Recorder
 
 
 def answer(builder, kit, engine, version, **changes):

@@ -8,6 +8,7 @@ from types import TracebackType
 from sqlalchemy import URL
 
 from connector import log
+from connector.engine_row import EngineInfo, KVGroup
 from connector.events import (
     BlocksStored,
     ChainExtended,
@@ -17,7 +18,7 @@ from connector.events import (
     RequestStarted,
     StepTaken,
 )
-from connector.recorder import EngineInfo, KVGroup, Recorder
+from connector.recorder import Recorder
 
 BLOCK_TOKENS = 32
 CPU_BLOCKS = 64

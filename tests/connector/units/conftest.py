@@ -17,7 +17,8 @@ import pytest
 from sqlalchemy import URL
 
 from connector import log
-from connector.recorder import EngineInfo, KVGroup, Recorder
+from connector.engine_row import EngineInfo, KVGroup
+from connector.recorder import Recorder
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_SECONDS = 60.0

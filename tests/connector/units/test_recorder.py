@@ -420,3 +420,42 @@ def test_wal_stays_small_while_an_engine_writes_much(make_recorder, url, query, 
     # A checkpoint is due at 1,000 pages of 4,096 bytes, and a reader that is just looking may put it off for a while.
     assert log.path_of(url).with_name("log.db-wal").stat().st_size < 12_000_000
     assert log.path_of(url).stat().st_size > 12_000_000
+
+
+# --- a file that goes away -------------------------------------------------------------------------------------------
+
+
+def test_engine_whose_log_was_deleted_begins_a_new_one_and_keeps_its_policy(make_recorder, url, query, eventually):
+    engine = make_recorder()
+    version = log.write_policy(log.open_policy_writer(url), {"mode": "rescan"}, "me").version
+    assert engine.await_policy(version)
+    engine.record(note(1))
+    eventually(lambda: query("SELECT count(*) FROM fault") == [(1,)])
+    gaps = engine.num_gaps
+
+    for name in ("", "-wal", "-shm"):
+        log.path_of(url).with_name(log.path_of(url).name + name).unlink(missing_ok=True)
+    eventually(lambda: engine.num_reopened == 1)
+    eventually(lambda: engine.policy.policy.mode == "rescan")
+    engine.record(note(2))
+    assert engine.close()
+
+    assert query("SELECT num_faults FROM fault") == [(2,)]
+    assert query("SELECT count(*) FROM engines WHERE stopped_wall_ns IS NOT NULL") == [(1,)]
+    assert query("SELECT mode FROM policies") == [("rescan",)]
+    assert engine.num_gaps > gaps  # so that chains that the old log knew are told again
+
+
+def test_busy_engine_is_not_answered_for(make_recorder, url, query, eventually):
+    engine = make_recorder()
+    engine.num_unfinished = 1
+    step, _ = engine.begin_step()
+    version = log.write_policy(log.open_policy_writer(url), {"enabled": False}, "me").version
+    assert engine.await_policy(version)
+    # Beats go on, and well past the time after which an idle engine would be answered for.
+    ((before,),) = query("SELECT heartbeat_wall_ns FROM engines")
+    eventually(lambda: query("SELECT heartbeat_wall_ns FROM engines")[0][0] > before + 1e9)
+    assert query("SELECT count(*) FROM policy_applied WHERE policy_version = 1") == [(0,)]
+    engine.begin_step()
+    engine.close()
+    assert query("SELECT step, is_idle FROM policy_applied WHERE policy_version = 1") == [(step + 1, 0)]

@@ -9,7 +9,8 @@ START = """
 import resource, sys, threading
 from connector import log
 from connector.events import Fault
-from connector.recorder import EngineInfo, KVGroup, Recorder
+from connector.engine_row import EngineInfo, KVGroup
+from connector.recorder import Recorder
 
 url = log.resolve_url(sys.argv[1])
 info = EngineInfo("uid", 0, "m", "0.32.0", "0.1.0", 16, 100, 50, 1000, (KVGroup(16, "FullAttentionSpec", True),), "yes")
