@@ -95,6 +95,115 @@ def test_unknown_path_and_wrong_method_have_the_same_shape(make_log, client_of):
     assert response.json() == {"detail": "Method Not Allowed"}
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "timeline?since=0&until=9223372036854775807",
+        "timeline?since=9223372036854775000&until=9223372036854775807&bucket=86400",
+        "timeline?since=9223372036854775808",
+        "timeline?bucket=nan",
+        "timeline?bucket=1e999",
+        "summary?until=9223372036854775808",
+        "summary?since=9223372036854775807",
+        "timeline?since=9223372036854775807",
+        "requests?before=99999999999999999999999",
+        "requests?limit=99999999999999999999999",
+        "requests?before=" + "9" * 5000,
+        "events?after=9223372036854775808",
+        "events?before=9223372036854775808",
+        "events?limit=9223372036854775808",
+        "events/stream?after=9223372036854775808",
+        "policy/history?limit=9223372036854775808",
+    ],
+)
+def test_number_that_is_too_large_is_refused_in_words(make_log, client_of, url):
+    log = make_log()
+    log.engine()
+    response = client_of(log).get(f"/restore/api/{url}")
+    assert response.status_code == 422
+    assert response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "url", ["events?after=9223372036854775807", "events?before=9223372036854775807", "requests?before=9223372036854775807",
+            "summary?until=9223372036854775807", "requests/%00", "events?request=%00%ff"]
+)  # fmt: skip
+def test_the_largest_number_and_any_character_are_answered(make_log, client_of, url):
+    log = make_log()
+    log.engine()
+    assert client_of(log).get(f"/restore/api/{url}").status_code in (200, 404)
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"\\ud800": 1}', b'{"mode": "\\ud800"}', b'{"enabled": \xff}', b"[" * 100_000, b'{"mode": ' + b"9" * 5000 + b"}"]
+)  # fmt: skip
+def test_body_that_no_client_would_send_is_refused_in_words(make_log, client_of, body):
+    log = make_log()
+    log.live_engine()
+    response = client_of(log).put("/restore/api/policy", content=body, headers={"content-type": "application/json"})
+    assert response.status_code in (400, 422)
+    assert response.json()["detail"]
+
+
+def test_log_that_is_deleted_is_503_and_the_new_one_in_its_place_is_read(make_log, client_of, kit, tmp_path):
+    log = make_log()
+    log.write(log.live_engine(), kit.event("policy"), kit.event("policy"))
+    client = client_of(log, is_recorded=False, policy_wait_seconds=0)
+    assert client.get("/restore/api/summary").json()["last_seq"] == 2
+    for name in ("log.db", "log.db-wal", "log.db-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    for response in (
+        client.get("/restore/api/summary"),
+        client.put("/restore/api/policy", json={"enabled": False}),
+        client.get("/restore/healthz"),
+    ):
+        assert response.status_code == 503
+        assert "was deleted while the server runs; the engine begins a new one" in response.json()["detail"]
+    new = make_log()
+    new.live_engine()
+    assert client.get("/restore/healthz").json()["num_live_engines"] == 1
+    assert client.get("/restore/api/summary").json()["last_seq"] == 0
+    assert client.put("/restore/api/policy", json={"mode": "rescan"}).json()["version"] == 1
+    assert client.get("/restore/api/policy").json()["policy"]["mode"] == "rescan"
+
+
+def test_tokens_thanks_to_restore_are_not_carried_over_to_the_next_file(make_log, client_of, kit, tmp_path):
+    def fill(log, *, restored):
+        engine = log.live_engine()
+        log.write(
+            engine,
+            kit.event("restored" if restored else "stored", request_id="a"),
+            kit.event("restored", request_id="a", cpu_block_ids=(7,)),
+            kit.event("lookup", num_tokens=65, cpu_hit_tokens=32),
+            kit.event("loaded"),
+        )
+
+    log = make_log()
+    fill(log, restored=True)
+    client = client_of(log, is_recorded=False)
+    url = f"/restore/api/summary?until={2**62}"
+    assert client.get(url).json()["tokens"]["restored_hit_tokens"] == 32
+    other = make_log("other.db")
+    fill(other, restored=False)
+    other.writer.dispose()
+    for end in ("", "-wal", "-shm"):
+        (tmp_path / f"log.db{end}").unlink(missing_ok=True)
+        if (tmp_path / f"other.db{end}").exists():
+            (tmp_path / f"other.db{end}").rename(tmp_path / f"log.db{end}")
+    assert client.get(url).json()["tokens"]["restored_hit_tokens"] == 0
+
+
+def test_log_that_cannot_be_written_says_written(make_log, client_of, monkeypatch):
+    monkeypatch.setattr("connector.connections.BUSY_TIMEOUT_MS", 10)
+    log = make_log()
+    log.live_engine()
+    client = client_of(log, is_recorded=False, policy_wait_seconds=0)
+    with log.writer.begin():  # holds the lock
+        response = client.put("/restore/api/policy", json={"enabled": False})
+    assert response.status_code == 503
+    assert "cannot be written now, so nothing was changed: database is locked" in response.json()["detail"]
+
+
 def test_fault_of_ours_is_one_line_without_innards(make_log, client_of, monkeypatch):
     def fail(*_):
         raise RuntimeError("secret innards")

@@ -21,10 +21,10 @@ from app.plugin import ReStorePlugin, settings_from
 def host(monkeypatch):
     """Build a server as vLLM builds its own, with the plugin attached; returns a client and the plugin."""
 
-    def make(db, *, engine_client=None, api_key=None, client="127.0.0.1", address="127.0.0.1:8000"):
+    def make(db, *, engine_client=None, api_key=None, client="127.0.0.1", address="127.0.0.1:8000", transfer=None):
         monkeypatch.setenv("RESTORE_DB", db)
         app = FastAPI()
-        app.state.args = Namespace(api_key=api_key, host=None)
+        app.state.args = Namespace(api_key=api_key, host=None, kv_transfer_config=transfer)
 
         @app.get("/v1/models")
         def models():
@@ -104,6 +104,59 @@ def test_option_goes_before_the_variable_and_empty_keys_are_none(monkeypatch):
     assert settings_from(Namespace(api_key=None, host="GPU-box")).bound_host == "gpu-box"
     monkeypatch.setenv("RESTORE_ALLOWED_HOSTS", " gpu.example, ,Vllm ")
     assert settings_from(None).allowed_hosts == ("gpu.example", "vllm")
+
+
+def test_log_that_the_engines_config_names_goes_before_the_variable(make_log, host, monkeypatch):
+    here, there = make_log("here.db"), make_log("there.db")
+    there.live_engine()
+    transfer = SimpleNamespace(kv_connector_extra_config={"restore_db": there.path})
+    client, _ = host(here.path, transfer=transfer)
+    assert client.get("/restore/healthz").json()["log"] == there.path
+    assert len(client.get("/restore/api/engines").json()) == 1
+
+
+@pytest.mark.parametrize(
+    ("extra", "db"),
+    [
+        ({"restore_db": "/a.db"}, "/a.db"),
+        ({"cpu_bytes_to_use": 1}, None),
+        ({"restore_db": ""}, None),
+        ({"restore_db": None}, None),
+        (
+            {
+                "connectors": [
+                    {"kv_connector": "NixlConnector"},
+                    {"kv_connector": "Other", "kv_connector_extra_config": None},
+                    {"kv_connector": "ReStoreConnector", "kv_connector_extra_config": {"restore_db": "/b.db"}},
+                ]
+            },
+            "/b.db",
+        ),
+    ],
+)
+def test_log_is_found_in_vllms_own_config_also_inside_a_multi_connector(extra, db):
+    config = pytest.importorskip("vllm.config")
+    transfer = config.KVTransferConfig(
+        kv_connector="ReStoreConnector", kv_role="kv_both", kv_connector_extra_config=extra
+    )
+    assert settings_from(Namespace(api_key=None, host=None, kv_transfer_config=transfer)).db == db
+
+
+def test_without_a_transfer_config_the_variable_counts():
+    assert settings_from(Namespace(api_key=None, host=None, kv_transfer_config=None)).db is None
+
+
+def test_fault_of_ours_never_reaches_vllms_own_handlers(make_log, host, monkeypatch, caplog):
+    def fail(*_):
+        raise RuntimeError("innards")
+
+    client, _ = host(make_log().path)
+    client.app.add_exception_handler(Exception, lambda request, _: request.app.state.args.log_error_stack)
+    monkeypatch.setattr("app.protection.check_origin", fail)  # before any route
+    assert client.get("/restore/api/engines").json()["detail"].startswith("a fault in vllm-restore (RuntimeError)")
+    assert [r.getMessage() for r in caplog.records if r.exc_info] == [
+        "A fault in vllm-restore, at GET /restore/api/engines"
+    ]
 
 
 def test_engine_that_died_shows_in_health(make_log, host):

@@ -114,6 +114,23 @@ def test_silent_engine_makes_it_202_and_the_change_is_stored(make_log, client_of
     assert client.get("/restore/api/policy").json()["policy"]["enabled"] is False
 
 
+def test_engine_that_cannot_restore_is_not_waited_for_and_said_to_obey_nothing(make_log, client_of, kit):
+    log = make_log()
+    mute = log.live_engine(restore_support="prefix caching is disabled")
+    able = log.live_engine(dp_index=1)
+    log.write(mute, kit.event("policy"))
+    log.write(able, kit.event("policy", policy_version=1))
+    client = client_of(log, is_recorded=False, policy_wait_seconds=3600)
+    response = client.put("/restore/api/policy", json={"enabled": False})
+    assert response.status_code == 202
+    body = response.json()
+    assert body["detail"] == f"engine {mute} obeys nothing, since it cannot re-store: prefix caching is disabled"
+    assert [(e["engine_id"], e["is_pending"], e["restore_support"]) for e in body["engines"]] == [
+        (mute, False, "prefix caching is disabled"),
+        (able, False, "yes"),
+    ]
+
+
 def test_without_a_live_engine_the_next_one_will_obey(make_log, client_of):
     log = make_log()
     log.engine()

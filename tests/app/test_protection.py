@@ -71,7 +71,9 @@ def test_json_with_a_charset_is_json(client):
     assert client().put(POLICY, content='{"enabled": false}', headers=headers).status_code == 202
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:3000", "http://127.0.0.1"])
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost:3000", "http://127.0.0.1", "http://[::1", "//"]
+)
 def test_page_of_another_site_can_neither_change_nor_read(client, origin):
     app = client()
     assert app.put(POLICY, json={"enabled": False}, headers={"origin": origin}).status_code == 403
@@ -112,7 +114,18 @@ def test_with_a_key_reading_needs_it(client, path):
 
 
 @pytest.mark.parametrize(
-    "given", ["", "Bearer", "Bearer ", "Bearer wrong", "Basic s3cret", "s3cret", "Bearer s3cretx", "Bearer S3CRET"]
+    "given",
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer wrong",
+        "Basic s3cret",
+        "s3cret",
+        "Bearer s3cretx",
+        "Bearer S3CRET",
+        "Bearer  s3cret",
+    ],
 )
 def test_wrong_key_is_refused(client, given):
     app = client(api_keys=("s3cret", "other"))
@@ -143,6 +156,19 @@ def test_page_and_health_need_no_key(client, tmp_path):
     app = client(api_keys=("k",), static_dir=tmp_path, host="gpu.example")
     assert app.get("/restore/").status_code == 200
     assert app.get("/restore/healthz").status_code == 200
+
+
+def test_health_says_where_the_log_lies_only_to_those_with_the_key(client, log, tmp_path):
+    app = client(api_keys=("k",))
+    key = {"authorization": "Bearer k"}
+    assert app.get("/restore/healthz", headers=key).json()["log"] == log.path
+    assert str(tmp_path) not in app.get("/restore/healthz").text
+    (tmp_path / "log.db").unlink()
+    told = app.get("/restore/healthz")
+    assert told.status_code == 503
+    assert "cannot be read" in told.json()["detail"]
+    assert str(tmp_path) not in told.text
+    assert log.path in app.get("/restore/healthz", headers=key).json()["detail"]
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PATCH", "PUT"])

@@ -177,11 +177,50 @@ def test_client_that_leaves_is_gone_and_the_last_one_ends_the_reading(log, serve
 
 def test_log_that_cannot_be_read_is_503_and_no_stream(log, tmp_path, serve):
     server = serve(log)
-    server.app.state.context._reader = None
     (tmp_path / "log.db").unlink()
     response = httpx.get(server.url + STREAM)
     assert response.status_code == 503
-    assert "no log" in response.json()["detail"]
+    assert "was deleted" in response.json()["detail"]
+
+
+def test_stream_ends_when_another_file_takes_the_logs_place_and_the_next_one_follows_that(
+    log, make_log, put_rows, kit, serve, tmp_path
+):
+    put_rows(3)
+    server = serve(log)
+    other = make_log("other.db")
+    other.write(other.engine(), kit.event("started"))
+    with following(server.url) as frames:
+        next(frames)
+        for end in ("", "-wal", "-shm"):
+            if (tmp_path / f"other.db{end}").exists():
+                (tmp_path / f"other.db{end}").rename(tmp_path / f"log.db{end}")
+        assert list(frames) == []
+    with following(server.url, params={"after": 0}) as frames:
+        assert frames.rows(1)[0][2]["kind"] == "request_started"
+
+
+@pytest.mark.parametrize("given", ["9" * 5000, "-1", "x", "1.5", "9" * 20])
+def test_place_that_is_no_rows_number_is_refused(log, client_of, given):
+    response = client_of(log).get(STREAM, headers={"Last-Event-ID": given})
+    assert response.status_code == 422
+    assert "Last-Event-ID" in response.json()["detail"]
+
+
+def test_client_that_leaves_in_the_middle_of_what_it_is_sent_leaves_no_trace(log, put_rows, spawn):
+    put_rows(200, "r" * 2000)
+    process, url = spawn(process_code(log))
+    host, port = url.removeprefix("http://").split(":")
+    for _ in range(10):
+        with socket.create_connection((host, int(port))) as leaving:
+            leaving.sendall(f"GET {STREAM}?after=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            assert leaving.recv(100).startswith(b"HTTP/1.1 200")
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr is not None
+    said = process.stderr.read()
+    assert "Application shutdown complete" in said
+    assert "Exception" not in said
+    assert "fault" not in said
 
 
 def test_stop_of_a_server_in_its_own_hands_ends_the_stream(log, serve):

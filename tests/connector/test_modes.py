@@ -220,3 +220,15 @@ def test_restored_block_is_announced_as_its_first_copy_was(make_engine):
     stored = [e for e in heard if isinstance(e, BlockStored)]
     assert len(removed) == len(stored) == 2
     assert all(e == first[e.block_hashes[0]] for e in stored)
+
+
+def test_with_another_vllm_the_engine_does_what_stock_does_and_says_so(make_engine, monkeypatch):
+    monkeypatch.setattr("vllm.__version__", "0.33.1")
+    engine = make_engine(cpu_blocks=33)
+    assert not isinstance(engine.manager, ReStoreScheduler)
+    engine.add("a", prompt(0, 3), max_tokens=4)
+    engine.settle()
+    assert engine.in_cpu("a") == [True] * 3
+    engine.close()
+    ((said,),) = engine.sql("SELECT restore_support FROM engines")
+    assert "vLLM 0.33.1" in said

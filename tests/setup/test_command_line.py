@@ -157,6 +157,16 @@ def test_a_port_in_use_is_one_clear_line_before_anything_starts(run: Run, tmp_pa
     assert done.stderr.count("\n") == 1
     assert f"port {port} is in use" in done.stderr
     assert f"--port {port + 1}" in done.stderr
+    assert ("make serve" in done.stderr) == (command == "serve")
+
+
+@pytest.mark.parametrize("command", ["serve", "dashboard"])
+@pytest.mark.parametrize("port", ["99999", "-1", "abc", "9" * 5000])
+def test_what_is_no_port_is_one_clear_line(run: Run, tmp_path: Path, command: str, port: str) -> None:
+    run("db", "upgrade", "--db", str(tmp_path / "a.db"))
+    done = run(command, "--db", str(tmp_path / "a.db"), "--port", port)
+    assert done.returncode == 2
+    assert done.stderr == f"vllm-restore: {port[:40]!r} is no port; give a number from 1 to 65535\n"
 
 
 def test_demo_without_a_server_says_how_to_start_one(run: Run) -> None:

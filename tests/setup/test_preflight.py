@@ -42,11 +42,17 @@ def test_an_address_of_another_machine_is_refused_with_the_reason() -> None:
         (["--port=9001", "--dtype", "auto"], 9001),
         (["--config", "vllm.yaml"], None),
         (["--uds", "/run/vllm.sock"], None),
-        (["--port", "many"], None),
+        (["--port"], None),
     ],
 )
 def test_the_port_is_read_off_a_command_line_only_where_it_stands_there(arguments: list[str], port: int | None) -> None:
     assert port_named_in(arguments) == port
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, 99_999])
+def test_a_number_that_is_no_port_is_refused(port: int) -> None:
+    with pytest.raises(PreflightError, match=f"^{port} is no port; give one from 1 to 65535$"):
+        check_port(None, port)
 
 
 def test_a_folder_with_a_model_passes(tmp_path: Path) -> None:
