@@ -63,7 +63,7 @@ async def _run(url: str, num_chats: int, num_turns: int, seed: int, key: str | N
         AsyncOpenAI(base_url=f"{url}/v1", api_key=key or "none", timeout=600, max_retries=0) as client,
     ):
         before = (await _get(api, url, "/policy"))["policy"]
-        engine = _live_engine(await _get(api, url, "/engines"))
+        engine = live_engine(await _get(api, url, "/engines"))
         model = (await client.models.list()).data[0].id
         size = _size(engine, num_chats, num_turns, console)
         console.print(
@@ -99,7 +99,8 @@ def _size(engine: dict[str, Any], num_chats: int, num_turns: int, console: Conso
     return Size(num_chats, num_turns, min(during, MAX_PASSERS), min(between, MAX_PASSERS))
 
 
-def _live_engine(engines: list[dict[str, Any]]) -> dict[str, Any]:
+def live_engine(engines: list[dict[str, Any]]) -> dict[str, Any]:
+    """The newest live engine of those that `/engines` answers. Raises DemoError where none is live."""
     live = [engine for engine in engines if engine["is_live"]]
     if not live:
         raise DemoError("no engine is writing the log of this server; was it started by `vllm-restore serve`?")

@@ -31,6 +31,7 @@ def get_policy(context: Context) -> PolicyState:
     responses={
         **example(200, POLICY_APPLIED, "Every live engine obeys it"),
         **example(202, POLICY_PENDING, "Stored, but not every engine obeys it yet, or can", PolicyState),
+        400: {"model": Problem, "description": "A body that is no text, or that no parser takes"},
         409: {"model": Problem, "description": "A recorded log with no live engine"},
         415: {"model": Problem, "description": "Not `application/json`"},
         422: {"model": Problem, "description": "An unknown key or a value out of bounds; nothing was applied"},

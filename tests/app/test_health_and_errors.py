@@ -125,9 +125,16 @@ def test_number_that_is_too_large_is_refused_in_words(make_log, client_of, url):
 
 
 @pytest.mark.parametrize(
-    "url", ["events?after=9223372036854775807", "events?before=9223372036854775807", "requests?before=9223372036854775807",
-            "summary?until=9223372036854775807", "requests/%00", "events?request=%00%ff"]
-)  # fmt: skip
+    "url",
+    [
+        "events?after=9223372036854775807",
+        "events?before=9223372036854775807",
+        "requests?before=9223372036854775807",
+        "summary?until=9223372036854775807",
+        "requests/%00",
+        "events?request=%00%ff",
+    ],
+)
 def test_the_largest_number_and_any_character_are_answered(make_log, client_of, url):
     log = make_log()
     log.engine()
@@ -135,8 +142,15 @@ def test_the_largest_number_and_any_character_are_answered(make_log, client_of, 
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"\\ud800": 1}', b'{"mode": "\\ud800"}', b'{"enabled": \xff}', b"[" * 100_000, b'{"mode": ' + b"9" * 5000 + b"}"]
-)  # fmt: skip
+    "body",
+    [
+        b'{"\\ud800": 1}',
+        b'{"mode": "\\ud800"}',
+        b'{"enabled": \xff}',
+        b"[" * 100_000,
+        b'{"mode": ' + b"9" * 5000 + b"}",
+    ],
+)
 def test_body_that_no_client_would_send_is_refused_in_words(make_log, client_of, body):
     log = make_log()
     log.live_engine()

@@ -120,7 +120,16 @@ def test_page_that_just_fits_is_the_last(log, client_of, kit):
 
 @pytest.mark.parametrize(
     ("search", "expected"),
-    [("bc", ["Abc"]), ("ABC", ["Abc"]), ("s-2", ["x%y"]), ("%", ["x%y"]), ("_", []), ("nothing", [])],
+    [
+        ("bc", ["Abc"]),
+        ("ABC", ["Abc"]),
+        ("s-2", ["x%y"]),
+        ("%", ["x%y"]),
+        ("_", []),
+        ("nothing", []),
+        ("\0", []),
+        ("b\0", []),
+    ],
 )
 def test_search_finds_parts_of_ids_and_takes_no_wildcards(log, client_of, kit, search, expected):
     engine = log.engine()

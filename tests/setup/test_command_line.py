@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.demo import DemoError, live_engine
 from connector import log
 from connector.events import EventsDropped, Lookup, PolicyApplied
 from connector.policy import Policy
@@ -176,6 +177,14 @@ def test_demo_without_a_server_says_how_to_start_one(run: Run) -> None:
         done = run("demo", "--url", f"http://127.0.0.1:{port}")
     assert done.returncode == 2
     assert f"no server at http://127.0.0.1:{port}; start one with `make serve`" in done.stderr
+
+
+def test_demo_goes_by_the_newest_live_engine() -> None:
+    # A killed one is live until its heartbeat is old; the API names the newest first.
+    answered = [{"id": 3, "is_live": False}, {"id": 2, "is_live": True}, {"id": 1, "is_live": True}]
+    assert live_engine(answered)["id"] == 2
+    with pytest.raises(DemoError, match="no engine is writing the log"):
+        live_engine([{"id": 1, "is_live": False}])
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many"])

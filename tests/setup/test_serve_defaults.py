@@ -169,6 +169,16 @@ def test_the_cpu_builds_version_answers_for_vllm() -> None:
     assert serve.version_of("vllm") == "0.32.0"
 
 
+def test_our_modules_are_found_where_the_current_folder_has_an_app_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__init__.py").write_text("raise SystemExit('not this one')")
+    done = subprocess.run(
+        serve.module_command("app.openapi"), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "openapi" in done.stdout
+
+
 def test_serve_help_shows_what_it_adds_and_then_vllms_own() -> None:
     program = Path(sys.executable).with_name("vllm-restore")
     done = subprocess.run([program, "serve", "--help"], capture_output=True, text=True, timeout=240, check=True)

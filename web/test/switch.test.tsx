@@ -21,6 +21,7 @@ function answer(changes: Partial<AppliedPolicy>): AppliedPolicy {
     is_idle: false,
     reason: "toggle",
     applied: ON,
+    restore_support: "yes",
     ...changes,
   };
 }
@@ -52,6 +53,13 @@ afterEach(() => {
 });
 
 describe("the switch", () => {
+  test("an engine that cannot re-store obeys nothing, whatever it answered, and does not count as another word", () => {
+    show(state(answer({ applied: OFF, restore_support: "prefix caching is disabled" }), answer({ engine_id: 5 })));
+    expect(text()).toContain("engine 0 obeys nothing: it cannot re-store: prefix caching is disabled");
+    expect(text()).not.toContain("The engines differ.");
+    expect(toggle().getAttribute("aria-checked")).toBe("true");
+  });
+
   test("says what the engine obeys, since which step, and how long that took", () => {
     show(state(answer({})));
     expect(toggle().getAttribute("aria-checked")).toBe("true");

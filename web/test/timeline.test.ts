@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { PolicyMarker, Timeline, TimelinePoint } from "../src/api/types";
-import { policySpans, stackOf } from "../src/draw/strips";
+import { changeLines, policySpans, stackOf } from "../src/draw/strips";
 import { gapsOf, sumBlocks, sumTokens } from "../src/lib/sums";
 import recorded from "./fixtures/timeline.json";
 
@@ -52,6 +52,16 @@ describe("the timeline", () => {
   test("an engine's start under the policy that held already is no change", () => {
     const spans = policySpans(between("tracked", marker(40, 2, "tracked", "start")));
     expect(spans).toHaveLength(1);
+  });
+
+  test("changes have a line each while there are few, none where they would be a wall", () => {
+    const every = (step: number, count: number) => Array.from({ length: count }, (_, i) => i * step);
+    expect(changeLines(every(30, 20), 4)).toEqual(every(30, 20));
+    expect(changeLines(every(30, 21), 4)).toEqual([]);
+  });
+
+  test("changes that are nearer than a few pixels share the first one's line", () => {
+    expect(changeLines([50, 10, 12, 13, 14, 90], 4)).toEqual([10, 14, 50, 90]);
   });
 
   test("a new version that keeps the mode, as a new budget does, is a change", () => {

@@ -196,7 +196,7 @@ export interface paths {
         };
         /**
          * Get Health
-         * @description `ok`, or `degraded` with the reason and status 503.
+         * @description `ok`, or `degraded` with the reason and status 503. Where the log lies is told only to those with the key.
          */
         get: operations["get_health_healthz_get"];
         put?: never;
@@ -237,7 +237,7 @@ export interface components {
             is_idle: boolean;
             /**
              * Is Pending
-             * @description The engine has not answered for the newest version yet
+             * @description The engine has not answered for the newest version yet; false where it cannot re-store
              */
             is_pending: boolean;
             /**
@@ -245,6 +245,11 @@ export interface components {
              * @description 'start', 'toggle', or 'fault': re-store was turned off by itself
              */
             reason: string | null;
+            /**
+             * Restore Support
+             * @description 'yes', or why this engine cannot re-store: whatever it answers, it obeys nothing
+             */
+            restore_support: string;
         };
         /**
          * BlockMoment
@@ -404,7 +409,10 @@ export interface components {
             detail: string | null;
             /** Last Seq */
             last_seq: number;
-            /** Log */
+            /**
+             * Log
+             * @description Where it lies; empty for who asks without the key that is set
+             */
             log: string;
             /** Num Live Engines */
             num_live_engines: number;
@@ -497,7 +505,7 @@ export interface components {
             created_wall_ns: number | null;
             /**
              * Detail
-             * @description What is still awaited, in words; null where nothing is
+             * @description Which engines do not obey it yet, or cannot, in words; null where all do
              */
             detail: string | null;
             /** Engines */
@@ -1039,7 +1047,8 @@ export interface operations {
                      *           "engine_id": 1,
                      *           "is_idle": false,
                      *           "is_pending": false,
-                     *           "reason": "toggle"
+                     *           "reason": "toggle",
+                     *           "restore_support": "yes"
                      *         }
                      *       ],
                      *       "policy": {
@@ -1129,7 +1138,8 @@ export interface operations {
                      *           "engine_id": 1,
                      *           "is_idle": false,
                      *           "is_pending": false,
-                     *           "reason": "toggle"
+                     *           "reason": "toggle",
+                     *           "restore_support": "yes"
                      *         }
                      *       ],
                      *       "policy": {
@@ -1143,7 +1153,7 @@ export interface operations {
                     "application/json": components["schemas"]["PolicyState"];
                 };
             };
-            /** @description Stored, but not every engine has answered */
+            /** @description Stored, but not every engine obeys it yet, or can */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -1169,7 +1179,8 @@ export interface operations {
                      *           "engine_id": 1,
                      *           "is_idle": false,
                      *           "is_pending": true,
-                     *           "reason": "toggle"
+                     *           "reason": "toggle",
+                     *           "restore_support": "yes"
                      *         }
                      *       ],
                      *       "policy": {
@@ -1181,6 +1192,15 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["PolicyState"];
+                };
+            };
+            /** @description A body that is no text, or that no parser takes */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
             /** @description A key is set and was not given */
@@ -1278,7 +1298,8 @@ export interface operations {
                      *             "engine_id": 1,
                      *             "is_idle": false,
                      *             "is_pending": false,
-                     *             "reason": "toggle"
+                     *             "reason": "toggle",
+                     *             "restore_support": "yes"
                      *           }
                      *         ],
                      *         "author": "127.0.0.1 (curl/8.5.0)",

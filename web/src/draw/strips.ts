@@ -49,12 +49,33 @@ export function paintSources(p: Painter, data: TrackData, unit: Unit): void {
   paintDown(p);
 }
 
-/** The policy over time: a ribbon above the plot, and a line through it at every change. */
+const MAX_LINES = 20;
+const LINE_GAP = 4;
+
+/**
+ * Where a line stands for a change of policy: nowhere in a view of many changes, whose lines would hide what they mark,
+ * and never so near to the line before that the two look like one. The ribbon shows every change all the same.
+ */
+export function changeLines(places: readonly number[], gap: number): number[] {
+  if (places.length > MAX_LINES) return [];
+  const kept: number[] = [];
+  for (const place of [...places].sort((a, b) => a - b)) {
+    if (kept.length === 0 || place - (kept.at(-1) ?? 0) >= gap) kept.push(place);
+  }
+  return kept;
+}
+
+/** The policy over time: a ribbon above the plot, and a line through it at a change, where lines have room. */
 function paintPolicies(p: Painter, timeline: Timeline): void {
   const { ctx, ratio, box, ink } = p;
   const height = 15 * ratio;
   const top = box.top - height - 3 * ratio;
   const changes = policySpans(timeline);
+  const starts = changes
+    .filter(({ fromNs, version }) => version !== null && fromNs > timeline.since_wall_ns)
+    .map(({ fromNs }) => Math.max(box.left, Math.round(p.x(fromNs))))
+    .filter((left) => left < box.left + box.width);
+  const lines = new Set(changeLines(starts, LINE_GAP * ratio));
   ctx.save();
   ctx.font = scaled(FONT, ratio);
   ctx.textBaseline = "middle";
@@ -71,7 +92,7 @@ function paintPolicies(p: Painter, timeline: Timeline): void {
       ctx.fillStyle = ink.muted;
       ctx.fillText(text, left + 1 * ratio, top + height / 2 - 3 * ratio);
     }
-    if (version === null || fromNs <= timeline.since_wall_ns) continue;
+    if (version === null || fromNs <= timeline.since_wall_ns || !lines.delete(left)) continue;
     ctx.strokeStyle = ink.text;
     ctx.lineWidth = ratio;
     ctx.setLineDash([3 * ratio, 3 * ratio]);

@@ -5,7 +5,7 @@ import type { AppliedPolicy, PolicyBody, PolicyState } from "../api/types";
 import { budgetText, policyLabel } from "../lib/events";
 import { count, duration, exact } from "../lib/format";
 import { href, route } from "../state/location";
-import { liveEngines, policy, summary } from "../state/log";
+import { policy, summary } from "../state/log";
 import { change, isAsking, refusal } from "../state/switch";
 import { Ago, Mark, Panel, Problem } from "./bits";
 
@@ -24,9 +24,11 @@ export function SwitchPanel() {
   );
 }
 
-/** What all live engines obey: null where none has said so, "mixed" where they differ. */
+const canRestore = (engine: AppliedPolicy) => engine.restore_support === "yes";
+
+/** What all live engines that can re-store obey: null where none has said so, "mixed" where they differ. */
 function engineWord(state: PolicyState): PolicyBody | null | "mixed" {
-  const words = state.engines.map((engine) => engine.applied);
+  const words = state.engines.filter(canRestore).map((engine) => engine.applied);
   const first = words[0] ?? null;
   const isSame = words.every((word) => JSON.stringify(word) === JSON.stringify(first));
   return isSame ? first : "mixed";
@@ -148,7 +150,15 @@ function Answers({ state, word }: { state: PolicyState; word: PolicyBody | null 
 
 function Answer({ engine, state }: { engine: AppliedPolicy; state: PolicyState }) {
   const name = `engine ${engine.dp_index}`;
-  const support = liveEngines.value.find(({ id }) => id === engine.engine_id)?.restore_support ?? "yes";
+  if (!canRestore(engine)) {
+    return (
+      <li>
+        <span class="fault">
+          <Mark tone="alarm">!</Mark> {name} obeys nothing: it cannot re-store: {engine.restore_support}
+        </span>
+      </li>
+    );
+  }
   const delay =
     engine.applied_version === state.version &&
     engine.reason === "toggle" &&
@@ -179,11 +189,6 @@ function Answer({ engine, state }: { engine: AppliedPolicy; state: PolicyState }
         <span class="fault" role="alert">
           <Mark tone="alarm">!</Mark> re-store was turned off by itself after a fault:{" "}
           {summary.data.value?.last_fault ?? "see the feed"}
-        </span>
-      )}
-      {support !== "yes" && (
-        <span class="fault">
-          <Mark tone="alarm">!</Mark> this engine cannot re-store: {support}
         </span>
       )}
     </li>
