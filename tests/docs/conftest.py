@@ -1,0 +1,6 @@
+"""The documents are checked against logs that the model-free harness writes."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "connector"))
