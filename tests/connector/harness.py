@@ -390,9 +390,13 @@ class Engine:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a copy or a step is under way that holds GPU blocks."""
+        """Whether a copy or a step is under way that holds GPU blocks, also for a request that was aborted since."""
+        managers = [child.scheduler_manager for child in self.children]
         return bool(
-            self._scheduled or self.scheduler.kv_holding_waiting or self.scheduler.connector.has_pending_push_work()
+            self._scheduled
+            or self.scheduler.kv_holding_waiting
+            or self.scheduler.connector.has_pending_push_work()
+            or any(m._reqs_to_load or m._abandoned_reqs_to_load for m in managers)
         )
 
     @property
