@@ -27,9 +27,11 @@ ROUNDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("tracked", {"enabled": True, "mode": "tracked"}),
 )
 POLICY_KEYS = ("enabled", "mode", "max_restore_blocks_per_step")
-# What passes by, as a share of the cache that it shall push the chats out of; and the most, so that a large cache makes
-# no endless demo.
-OVERFLOW = 1.15
+# While the chats are answered, nearly a tier of other content is stored: with the chats' own blocks it overflows, so
+# that what a chat stored first is evicted before its answer ends. What is copied again then has to outlive what passes
+# by between two turns, which is just enough for the GPU to forget.
+DURING_SHARE = 0.9
+BETWEEN_SHARE = 1.05
 MAX_PASSERS = 40
 APPLY_DEADLINE_S = 30.0
 
@@ -90,7 +92,8 @@ async def _run(url: str, num_chats: int, num_turns: int, seed: int, key: str | N
 def _size(engine: dict[str, Any], num_chats: int, num_turns: int, console: Console) -> Size:
     tier_tokens = engine["num_cpu_blocks"] * engine["hash_block_size"]
     gpu_tokens = engine["num_gpu_blocks"] * engine["hash_block_size"]
-    during, between = (math.ceil(OVERFLOW * tokens / PASSER_TOKENS) for tokens in (tier_tokens, gpu_tokens))
+    during = math.ceil(DURING_SHARE * tier_tokens / PASSER_TOKENS)
+    between = math.ceil(BETWEEN_SHARE * gpu_tokens / PASSER_TOKENS)
     if max(during, between) > MAX_PASSERS:
         console.print(
             f"The GPU's cache holds {gpu_tokens:,} tokens and the CPU tier {tier_tokens:,}: too many for this demo to "

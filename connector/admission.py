@@ -63,10 +63,12 @@ class Admission:
         owned = self._owners.get(block.block_hash) if block.block_hash is not None else None
         return owned if owned is not None and self._is_live(owned) else None
 
+    def must_wait(self, depth: int) -> bool:
+        """Whether a block at `depth` would be refused without a look: it has no victim, or all looks are taken."""
+        return (self._refused_depth is not None and depth >= self._refused_depth) or not self._looks_left
+
     def may_look(self, depth: int) -> bool:
-        if self._refused_depth is not None and depth >= self._refused_depth:
-            return False
-        if not self._looks_left:
+        if self.must_wait(depth):
             return False
         self._looks_left -= 1
         return True

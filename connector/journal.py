@@ -93,8 +93,8 @@ class Journal:
         self._hash_block_size = hash_block_size
         self._block_bytes = block_bytes
         self._memory = memory
-        self._told: dict[bytes, None] = {}
-        self._num_told: dict[str, int] = {}
+        self._told: set[bytes] = set()
+        self._told_before: set[bytes] = set()
         self._gaps_seen = 0
         self._unfinished: set[str] = set()
         self._lookups: dict[str, tuple[int, int]] = {}
@@ -176,7 +176,6 @@ class Journal:
         if self._awaiting_first_token.pop(request_id, None) is not None and request.num_output_tokens:
             self._ttft_ns[request_id] = _since(request.arrival_time, now)
         self.tell_chain(request)
-        self._num_told.pop(request_id, None)
         hashes = request.block_hashes
         self._record(
             RequestFinished(
@@ -197,27 +196,21 @@ class Journal:
     def tell_chain(self, request: RequestView) -> None:
         """Tell the log the hashes of the request's chain that it was not told before, each with its parent."""
         hashes = request.block_hashes
-        count = len(hashes)
         if self._recorder.num_gaps != self._gaps_seen:
             self._gaps_seen = self._recorder.num_gaps
-            self._told.clear()
-            self._num_told.clear()
-        start = self._num_told.get(request.request_id, 0)
-        if start >= count:
-            return
-        new = count
-        while new > start and hashes[new - 1] not in self._told:
+            self._told, self._told_before = set(), set()
+        new = len(hashes)
+        # A hash that was told had its ancestors told with it.
+        while new and hashes[new - 1] not in self._told and hashes[new - 1] not in self._told_before:
             new -= 1
-        if new < count:
-            fresh = tuple(hashes[new:])
-            if not self._recorder.record(ChainExtended(hashes[new - 1] if new else None, new, fresh)):
-                return
-            self._told.update(dict.fromkeys(fresh))
-            if len(self._told) > self._memory:
-                # Oldest half goes. A hash that comes again is told again, and the log ignores it.
-                for old in list(self._told)[: self._memory // 2]:
-                    del self._told[old]
-        self._num_told[request.request_id] = count
+        if new == len(hashes):
+            return
+        fresh = tuple(hashes[new:])
+        if self._recorder.record(ChainExtended(hashes[new - 1] if new else None, new, fresh)):
+            self._told.update(fresh)
+            if len(self._told) > self._memory // 2:
+                # The older half goes at once. A hash that comes again is told again, and the log ignores it.
+                self._told, self._told_before = set(), self._told
 
     # --- blocks ---------------------------------------------------------------------------------------------------
 

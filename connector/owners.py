@@ -180,7 +180,8 @@ class OwnerIndex:
         # (admission, group, index) of a scan in one integer each would hide the order; the ticket breaks ties.
         heappush(self._scan_order, (number, block.group, block.index, ticket, block))
         heappush(self._depth_order, (block.depth, number, block.group, ticket, block))
-        if len(self._scan_order) > COMPACT_ABOVE + 2 * self._num_lost:
+        # Only the heap that is walked sheds its stale entries by itself.
+        if max(len(self._scan_order), len(self._depth_order)) > COMPACT_ABOVE + 2 * self._num_lost:
             self._compact()
 
     def _clear(self, block: OwnedBlock) -> None:

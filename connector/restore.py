@@ -62,6 +62,8 @@ class Restorer:
         self.step = 0
         self.moves: list[tuple[str, int, int, int]] = []
         self.last_chooser: str | None = None
+        # Whether a first store was ever refused: until then no request can be waiting for a place.
+        self._is_waiting = False
         self._tables: list[Mapping[str, Sequence[Any]]] = []
         self.obey(policy)
 
@@ -287,6 +289,16 @@ class Restorer:
 
     # --- first stores -----------------------------------------------------------------------------------------------
 
+    def must_wait(self, state: StoreRequestState) -> bool:
+        """Whether the request's next blocks would all be refused, so that nobody need look at them.
+
+        Without this, stock would walk from the waiting cursor over all that lies behind it, in every step.
+        """
+        if not self._is_waiting or self.policy.mode != "tracked" or not self.policy.enabled:
+            return False
+        layout, cursors = self._layout, state.num_stored_blocks
+        return all(self.admission.must_wait(layout.depth(g, cursors[g])) for g in layout.groups) and self._is_tight(1)
+
     def review(
         self, state: StoreRequestState, block_ids_by_group: tuple[list[int], ...], selection: Selection
     ) -> Selection:
@@ -322,6 +334,7 @@ class Restorer:
                 is_twin = self.policy.enabled and key in self._tier.keys_in_flight
                 if gpu_block_id in order and not is_twin:
                     if walk is not None and not walk.admit(depth):
+                        self._is_waiting = True
                         end = i
                         break
                     candidate = Candidate(request_id, g, i, key, gpu_block_id)

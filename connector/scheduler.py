@@ -71,6 +71,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         self._tier = Tier(self, observer, self._owners, self._journal)
         self._restorer = Restorer(self, Layout(self), self._owners, self._tier, self._journal, self._versioned.policy)
         self._is_broken = False
+        self._faulty: set[str] = set()
         self._failed_in_a_row = 0
         self._failed_events: dict[int, str] = {}
         self._failed_loads: set[str] = set()
@@ -92,9 +93,11 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             self._fault("on_new_request", e)
 
     def get_num_new_matched_tokens(self, request: "Request", num_computed_tokens: int) -> tuple[int | None, bool]:
+        had_pin = request.request_id in self._pending_cpu_hits
         found = super().get_num_new_matched_tokens(request, num_computed_tokens)
         try:
-            self._restorer.admission.tier_changed()  # a pin came or went
+            if had_pin:
+                self._restorer.admission.tier_changed()
             self._journal.lookup_tried(request.request_id, num_computed_tokens)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("get_num_new_matched_tokens", e)
@@ -180,11 +183,15 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         try:
             if self._restorer.last_chooser is not None:
                 self._drain_evictions()
+            if self._restorer.must_wait(state):
+                return [], [0] * len(block_ids_by_group), [] if self.enable_kv_cache_events else None
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
-            self._fault("evictions", e)
+            self._fault("first_store", e)
         selection = _stock_select(self, state, block_ids_by_group)
-        if not any(selection[1]):
-            return selection  # no cursor moves: the usual case while a request decodes
+        if not any(selection[1]) or state.request.resumable:
+            # No cursor moves: the usual case while a request decodes. Or a session of streamed inputs, whose block
+            # table stock appends anew with each input: a position names no block there, so all is left to stock.
+            return selection
         try:
             return self._restorer.review(state, block_ids_by_group, selection)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
@@ -193,7 +200,8 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
 
     def update_connector_output(self, connector_output: "KVConnectorOutput") -> None:
         try:
-            self._restorer.admission.tier_changed()
+            if connector_output.kv_connector_worker_meta is not None or connector_output.finished_recving:
+                self._restorer.admission.tier_changed()
             self._note_worker_output(connector_output)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("update_connector_output", e)
@@ -278,16 +286,21 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         if self._is_broken:
             # Someone looked at the fault and asked again. What was noted before it cannot be trusted.
             self._is_broken = False
+            self._faulty.clear()
             self._tier.recount_orders()
             self._restorer.own_again()
 
     def _fault(self, origin: str, error: Exception) -> None:
         """Something of ours failed: say so, and be stock until someone changes the policy."""
-        logger.exception("Re-store is off after a fault in %s: %s", origin, error)
         try:
             self._is_broken = True
-            self._journal.fault(origin, f"{type(error).__name__}: {error}")
             self._turn_off()
+            if origin in self._faulty:
+                self._journal.num_faults += 1  # it would be said in every step; the next one that is said counts it
+                return
+            self._faulty.add(origin)
+            logger.exception("Re-store is off after a fault in %s: %s", origin, error)
+            self._journal.fault(origin, f"{type(error).__name__}: {error}")
         except Exception:
             logger.exception("The fault could not be written to the log")
 
@@ -339,7 +352,8 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         if isinstance(meta, ReStoreWorkerMetadata):
             self._failed_events.update(meta.failed_store_events)
         # One rank may say that a load failed steps before the last one says that it is over.
-        self._failed_loads.update(connector_output.failed_recving)
+        loads = self._reqs_to_load.keys() | self._abandoned_reqs_to_load.keys()
+        self._failed_loads.update(loads & connector_output.failed_recving)
         if connector_output.invalid_block_ids:
             for request_id, load in (*self._reqs_to_load.items(), *self._abandoned_reqs_to_load.items()):
                 if not connector_output.invalid_block_ids.isdisjoint(load.transfer_meta.gpu_block_ids):
