@@ -67,6 +67,20 @@ class Server:
         """The `openai` client for this server."""
         return OpenAI(base_url=f"{self.url}/v1", api_key="none", timeout=240, max_retries=0, **options)
 
+    def complete(self, prompt: list[int], max_tokens: int, model: str = MODEL) -> tuple[str, list[int], int]:
+        """Request id, tokens of the greedy answer, and how many of the prompt's tokens came from a cache."""
+        done = self.client().completions.create(
+            model=model,
+            prompt=prompt,
+            max_tokens=max_tokens,
+            temperature=0,
+            extra_body={"ignore_eos": True, "return_token_ids": True},
+        )
+        assert done.usage is not None
+        assert done.usage.prompt_tokens_details is not None
+        extra: Any = done.choices[0].model_extra
+        return done.id, extra["token_ids"], done.usage.prompt_tokens_details.cached_tokens or 0
+
     def api(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """One call of the server by its path."""
         return httpx2.request(method, f"{self.url}{path}", timeout=60, **options)

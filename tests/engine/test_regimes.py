@@ -37,23 +37,6 @@ def prompts(live_server: Server) -> list[list[int]]:
     return found
 
 
-def complete(
-    server: Server, prompt: list[int], model: str = MODEL, max_tokens: int = MAX_TOKENS
-) -> tuple[str, list[int], int]:
-    """Request id, greedy answer, and how many of the prompt's tokens a cache gave."""
-    done = server.client().completions.create(
-        model=model,
-        prompt=prompt,
-        max_tokens=max_tokens,
-        temperature=0,
-        extra_body={"ignore_eos": True, "return_token_ids": True},
-    )
-    assert done.usage is not None
-    assert done.usage.prompt_tokens_details is not None
-    extra: Any = done.choices[0].model_extra
-    return done.id, extra["token_ids"], done.usage.prompt_tokens_details.cached_tokens or 0
-
-
 def leave_early(server: Server, prompt: list[int]) -> None:
     """A client that goes away after the first token."""
     stream: Any = server.client().completions.create(
@@ -84,7 +67,7 @@ def test_answers_under_load_with_toggles_preemptions_and_aborts_are_those_withou
         try:
             for _ in range(2):
                 leavers = [pool.submit(leave_early, live_server, prompt[: 4 * BLOCK + 1]) for prompt in prompts[:2]]
-                answers = list(pool.map(lambda p: complete(live_server, p)[1], prompts))
+                answers = list(pool.map(lambda p: live_server.complete(p, MAX_TOKENS)[1], prompts))
                 for leaver in leavers:
                     leaver.result()
                 assert answers == expected
@@ -118,11 +101,11 @@ def test_two_ranks_find_again_what_both_have_copied(tmp_path: Path) -> None:
     )
     try:
         prompt = [100 + i for i in range(5 * BLOCK + 1)]
-        request_id, first, _ = complete(server, prompt, "tiny")
+        request_id, first, _ = server.complete(prompt, MAX_TOKENS, "tiny")
         server.await_rows("SELECT * FROM blocks_stored WHERE request_id LIKE :id || '%'", id=request_id)
         server.await_copies()
         server.empty_gpu_cache()
-        again_id, again, cached = complete(server, prompt, "tiny")
+        again_id, again, cached = server.complete(prompt, MAX_TOKENS, "tiny")
         assert (again, cached) == (first, 5 * BLOCK)
         loaded = server.await_rows("SELECT * FROM blocks_loaded WHERE request_id LIKE :id || '%'", id=again_id)
         assert sum(row["num_blocks"] for row in loaded) == 5

@@ -67,14 +67,14 @@ def test_answers_with_blocks_from_the_cpu_tier_are_those_of_vllm_without_a_conne
     try:
         first: list[list[int]] = []
         for prompt in prompts:
-            request_id, tokens, _ = answer(live_server, prompt)
+            request_id, tokens, _ = live_server.complete(prompt, MAX_TOKENS)
             first.append(tokens)
             # The copy is complete, so that the next lookup can find it. The answer's own blocks are new in every mode.
             if policy == {"enabled": False}:
                 live_server.await_rows(stored, id=request_id)
         live_server.empty_gpu_cache()
         before = live_server.rows(loaded)[0]["n"]
-        again = [answer(live_server, prompt) for prompt in prompts]
+        again = [live_server.complete(prompt, MAX_TOKENS) for prompt in prompts]
     finally:
         live_server.set_policy(enabled=True, mode="tracked")
 
@@ -84,18 +84,3 @@ def test_answers_with_blocks_from_the_cpu_tier_are_those_of_vllm_without_a_conne
     assert again[0][2] == (len(prompts[0]) - 1) // BLOCK * BLOCK
     live_server.await_rows("SELECT * FROM request_finished WHERE request_id LIKE :id || '%'", id=again[-1][0])
     assert live_server.rows(loaded)[0]["n"] - before >= len(prompts[0]) // BLOCK
-
-
-def answer(server: Server, prompt: list[int]) -> tuple[str, list[int], int]:
-    """Request id, tokens of the greedy answer, and how many of the prompt's tokens came from a cache."""
-    done = server.client().completions.create(
-        model=MODEL,
-        prompt=prompt,
-        max_tokens=MAX_TOKENS,
-        temperature=0,
-        extra_body={"ignore_eos": True, "return_token_ids": True},
-    )
-    assert done.usage is not None
-    assert done.usage.prompt_tokens_details is not None
-    tokens: Any = done.choices[0].model_extra
-    return done.id, tokens["token_ids"], done.usage.prompt_tokens_details.cached_tokens or 0
