@@ -55,6 +55,11 @@ class Admission:
         self._num_refused = 0
         self._refused_depth = None
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all looks of this step are taken."""
+        return not self._looks_left
+
     def walk(self) -> "VictimWalk":
         return VictimWalk(self, self._queue)
 

@@ -38,7 +38,8 @@ class Lookup(Event):
 
     `cut_index` is the first block index that neither tier gave (in blocks of the hash block size) and `missing_hash`
     what would have been needed there; both are None where the whole prompt was found, up to the last token, which is
-    always computed. `is_skipped`: the request asked not to read the prefix cache. `is_resumed`: after a preemption.
+    always computed, and where the cache was not asked. `is_skipped`: the request asked not to read the prefix cache.
+    `is_resumed`: after a preemption.
     """
 
     kind: ClassVar[str] = "lookup"
@@ -126,7 +127,8 @@ class BlocksLoaded(Event):
 @dataclass(frozen=True, slots=True)
 class BlocksDropped(Event):
     """Blocks that were ready on the GPU were not copied at a request's finish. `reason`: `cpu_full`, `budget`,
-    `no_gain` (it would cost a running request a block nearer its head), `copy_failed` or `rehashed`."""
+    `no_gain` (it would cost a running request a block nearer its head), `not_tried` (the step's looks for a victim were
+    taken), `copy_failed` or `rehashed`."""
 
     kind: ClassVar[str] = "blocks_dropped"
     request_id: str | None

@@ -135,7 +135,7 @@ class Journal:
         cut = (gpu_hit_tokens + cpu_hit_tokens) // self._hash_block_size
         # The last token is always computed, so a last block that it completes could not have been used.
         usable = min((request.num_tokens - 1) // self._hash_block_size, len(hashes))
-        is_cut = cut < usable
+        is_cut = cut < usable and not request.skip_reading_prefix_cache
         self._record(
             Lookup(
                 request_id=request.request_id,

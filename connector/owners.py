@@ -41,6 +41,7 @@ class OwnerIndex:
     def __init__(self) -> None:
         self._blocks: dict[bytes, OwnedBlock] = {}
         self._keys_of: dict[str, list[bytes]] = {}
+        self._starts_of: dict[str, dict[int, int]] = {}
         self._number_of: dict[str, int] = {}
         self._next_number = 1
         self._next_ticket = 1
@@ -92,17 +93,29 @@ class OwnerIndex:
 
     def disown(self, request_id: str) -> None:
         """The request gave its blocks back (preempted). Its admission number stays."""
+        self._starts_of.pop(request_id, None)
         for key in self._keys_of.pop(request_id, ()):
-            block = self._blocks[key]
-            if isinstance(block.owners, str):
+            self.give_up(request_id, key)
+
+    def give_up(self, request_id: str, key: bytes) -> None:
+        """The request holds this block no longer. Nothing happens where it did not own it."""
+        block = self._blocks.get(key)
+        if block is None:
+            return
+        if isinstance(block.owners, str):
+            if block.owners == request_id:
                 del self._blocks[key]
                 self._clear(block)
-                continue
+        elif request_id in block.owners:
             del block.owners[request_id]
             if len(block.owners) == 1:
                 block.owners = next(iter(block.owners))
             if block.lost_ticket:
                 self._enqueue(block)  # its place in the scan was its first owner's
+
+    def starts_of(self, request_id: str) -> dict[int, int]:
+        """By group, the first block that the request has not given up: all before it left its window."""
+        return self._starts_of.setdefault(request_id, {})
 
     def forget(self, request_id: str) -> None:
         """The request is over."""
@@ -113,6 +126,7 @@ class OwnerIndex:
         """Nobody owns anything (the tier was reset). Admission numbers stay."""
         self._blocks.clear()
         self._keys_of.clear()
+        self._starts_of.clear()
         self._scan_order.clear()
         self._depth_order.clear()
         self._num_lost = 0
@@ -135,8 +149,9 @@ class OwnerIndex:
 
     def lost_of(self, request_id: str) -> list[OwnedBlock]:
         """The lost blocks that one request owns, head first. Costs a look at each block that it owns."""
-        blocks = (self._blocks[key] for key in self._keys_of.get(request_id, ()))
-        return sorted((b for b in blocks if b.lost_ticket), key=lambda b: (b.group, b.index))
+        blocks = (self._blocks.get(key) for key in self._keys_of.get(request_id, ()))
+        lost = {b.key: b for b in blocks if b is not None and b.lost_ticket and request_id in self.owners_of(b)}
+        return sorted(lost.values(), key=lambda b: (b.group, b.index))
 
     def scan(self) -> "ScanPass":
         """A walk over the lost blocks in the order in which a scan over the requests would meet them."""

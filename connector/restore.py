@@ -176,7 +176,9 @@ class Restorer:
         """What kept a block from being copied, seen from the state of the tier now."""
         if self._m.cpu_block_pool.get_num_free_blocks() == 0:
             return "cpu_full"
-        return "budget" if self._budget_left == 0 else "no_gain"
+        if self._budget_left == 0:
+            return "budget"
+        return "not_tried" if self.admission.is_exhausted else "no_gain"
 
     def _room(self) -> int:
         """Blocks that may be re-stored now: what is free in the tier, and what is left of the step's budget."""
@@ -342,6 +344,7 @@ class Restorer:
                     kept.append(candidate)
                 self._owners.own(request_id, g, i, depth, key)
             reviewed[g] = end - start
+            self._give_up_left_pages(request_id, g, end, hashes)
             if end > start:
                 self.moves.append((request_id, g, start, end))
         if any(reviewed):
@@ -352,6 +355,17 @@ class Restorer:
             return selection
         kept_meta = None if block_meta is None else [block_meta[order[c.gpu_block_id]] for c in kept]
         return [c.gpu_block_id for c in kept], reviewed, kept_meta
+
+    def _give_up_left_pages(self, request_id: str, group: int, end: int, hashes: "BlockHashList") -> None:
+        """Pages before the request's window are its own no longer: nobody can copy them from it, and they are no
+        reason to call the tier too small for what runs."""
+        blocks = self._tables[group].get(request_id, ())
+        starts = self._owners.starts_of(request_id)
+        start = starts.get(group, 0)
+        while start < end and (start >= len(blocks) or blocks[start].is_null):
+            self._owners.give_up(request_id, self._layout.key(hashes, group, start))
+            start += 1
+        starts[group] = start
 
     def report_dropped(self, state: StoreRequestState, block_ids: tuple[list[int], ...]) -> None:
         """Say what a finished request leaves on the GPU without a copy, and why."""
@@ -387,6 +401,7 @@ class Restorer:
                     self._owners.own(request_id, g, i, self._layout.depth(g, i), key)
                     if not self._tier.has(key):
                         self._owners.lose(key)
+                self._give_up_left_pages(request_id, g, min(state.num_stored_blocks[g], len(hashes)), hashes)
 
     def _gpu_block_at(
         self, gpu_block_id: int, hashes: "BlockHashList", group: int, index: int

@@ -78,6 +78,27 @@ def test_lost_block_of_each_group_comes_back(make_engine, mode):
 
 
 @BOTH
+def test_pages_that_left_the_window_do_not_make_the_tier_too_small(make_engine, mode):
+    """10 blocks and, of the window of 32 tokens, at most 3 pages are held; 10 pages went through it. A tier of 16 has
+    room for what is held, so both modes take what was lost in the order of a scan (group, then index); were it too
+    small, `tracked` would take the window's page, which is nearer the head, before the last full block."""
+    engine = make_engine(
+        gpu_blocks=64, cpu_blocks=17, groups=[full_attention(), sliding_window(32)], policy=Policy(mode=mode)
+    )
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 10))
+    engine.steps(10)  # what the passing pages had pushed out is back
+    orders = note_restores(engine)
+    assert engine.in_cpu("a", 0) == [True] * 10
+    full, page = engine.keys("a", 0)[9], engine.keys("a", 1)[8]
+    for key in (full, page):
+        assert engine.evict_key(key)
+    engine.steps(3)
+    watch.check()
+    assert [order for order in orders if order] == [[full, page]]
+
+
+@BOTH
 def test_page_that_left_the_window_is_not_copied_for_its_old_owner(make_engine, mode):
     engine = make_engine(
         gpu_blocks=24, cpu_blocks=64, groups=[full_attention(), sliding_window(32)], policy=Policy(mode=mode)

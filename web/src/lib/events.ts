@@ -38,6 +38,7 @@ const DROP_REASONS: Readonly<Record<string, string>> = {
   cpu_full: "the CPU tier was full",
   budget: "the budget of the step was used up",
   no_gain: "it would have cost a running request a block nearer its head",
+  not_tried: "the step had looked for places in the tier as often as it may",
   copy_failed: "the copy failed",
   rehashed: "the GPU block held something else by then",
 };
