@@ -95,7 +95,7 @@ class Restorer:
     def _restore_by_scan(self, preempted: Iterable[str]) -> None:
         """Walk every block below every cursor. The reference: what is found missing was evicted."""
         for request_id, state in self._m._reqs_to_store.items():
-            if state.finished or request_id in preempted:
+            if state.finished or request_id in preempted or state.request.resumable:
                 continue
             room = self._room()
             if room <= 0:
@@ -153,6 +153,8 @@ class Restorer:
 
     def restore_at_finish(self, state: StoreRequestState) -> None:
         """The last moment at which the request's lost blocks are still on the GPU."""
+        if state.request.resumable:
+            return
         if self.policy.mode == "rescan":
             self._order(self._first(self._room(), self._scan(state)))
             return
@@ -392,7 +394,7 @@ class Restorer:
         """Build the owners' index anew from the cursors, and look at each block once."""
         self._owners.clear()
         for request_id, state in self._m._reqs_to_store.items():
-            if state.finished:
+            if state.finished or state.request.resumable:
                 continue
             for g in self._layout.groups:
                 hashes = self._layout.hashes(state.request, g)

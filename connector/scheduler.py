@@ -183,7 +183,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         try:
             if self._restorer.last_chooser is not None:
                 self._drain_evictions()
-            if self._restorer.must_wait(state):
+            if not state.request.resumable and self._restorer.must_wait(state):
                 return [], [0] * len(block_ids_by_group), [] if self.enable_kv_cache_events else None
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("first_store", e)

@@ -4,64 +4,90 @@ invariant looked at after each of them.
 Test support.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import BLOCK, Engine, full_attention, mamba, ring_buffer, sliding_window
+from harness import BLOCK, Engine
 from invariants import Watch, note_restores
+from regimes import LAYOUTS, settings
+from traffic import Owner
 from vllm.v1.core.sched.interface import PauseState
 
 from connector.policy import Policy
 
-
-def _align(config: Any) -> None:
-    config.cache_config.mamba_cache_mode = "align"
-
-
-LAYOUTS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "async": {"is_async": True},
-    "two ranks": {"world_size": 2},
-    "eagle": {"num_draft_tokens": 2},
-    "async eagle": {"num_draft_tokens": 2, "is_async": True},
-    "chunked": {"max_num_batched_tokens": 40, "max_num_seqs": 6},
-    "window": {"groups": [full_attention(), sliding_window(32)]},
-    "async window": {"groups": [full_attention(), sliding_window(32)], "is_async": True},
-    "large full": {"groups": [full_attention(32), sliding_window(32)]},
-    "large window": {"groups": [full_attention(), sliding_window(64, 32)]},
-    "ring": {"groups": [full_attention(), ring_buffer()]},
-    "mamba": {"groups": [full_attention(), mamba()], "configure": _align},
-    "large mamba": {"groups": [full_attention(), mamba(32)], "configure": _align},
-    "behind stock": {"children": ["SimpleCPUOffloadConnector", "ReStoreConnector"]},
-}
+__all__ = ["LAYOUTS", "MAX_LIVE", "Chaos", "Owner"]
 
 MAX_LIVE = 12
+NOBODY = Owner()
 
 
 class Chaos:
     """One engine in bad company."""
 
-    def __init__(self, folder: Path, layout: str, gpu_blocks: int, cpu_blocks: int, policy: Policy) -> None:
-        self.engine = Engine(folder, gpu_blocks=gpu_blocks, cpu_blocks=cpu_blocks, policy=policy, **LAYOUTS[layout])
+    def __init__(
+        self,
+        folder: Path,
+        layout: str,
+        gpu_blocks: int,
+        cpu_blocks: int,
+        policy: Policy,
+        features: Sequence[str] = (),
+    ) -> None:
+        self.engine = Engine(
+            folder, gpu_blocks=gpu_blocks, cpu_blocks=cpu_blocks, policy=policy, **settings(layout, features)
+        )
         self.watch = Watch(self.engine)
         self.restores = note_restores(self.engine)
         self.accepted = 1
         self.engine.accept = lambda: self.accepted
         self._number = 0
+        self._ended: set[str] = set()
 
     def live(self) -> list[str]:
         return [r for r, request in self.engine.requests.items() if not request.is_finished()]
 
     # --- operations -------------------------------------------------------------------------------------------------
 
-    def add(self, head: int, head_blocks: int, tail: int, tail_tokens: int, max_tokens: int, salt: int) -> None:
+    def add(
+        self,
+        head: int,
+        head_blocks: int,
+        tail: int,
+        tail_tokens: int,
+        max_tokens: int,
+        owner: Owner = NOBODY,
+        *,
+        is_session: bool = False,
+    ) -> None:
         """A prompt of one of a few heads and one of a few tails, so that content comes again and is shared."""
         if len(self.live()) >= MAX_LIVE:
             return
         self._number += 1
         tokens = [1_000 + head * 100 + i // BLOCK for i in range(head_blocks * BLOCK)]
-        tokens += [20_000 + tail * 100 + i // BLOCK for i in range(tail_tokens)]
-        self.engine.add(f"r{self._number}", tokens, max_tokens=max_tokens, cache_salt=f"s{salt}" if salt else None)
+        tokens += _tail(tail, tail_tokens)
+        self.engine.add(
+            f"r{self._number}",
+            tokens,
+            max_tokens=max_tokens,
+            resumable=is_session,
+            **owner.as_arguments(),
+        )
+
+    def extend(self, which: int, tail: int, tail_tokens: int, max_tokens: int) -> None:
+        """A session of streamed inputs gets its next one, whether it waits for it or not."""
+        if sessions := self._sessions():
+            self.engine.extend(sessions[which % len(sessions)], _tail(tail, tail_tokens), max_tokens)
+
+    def end_input(self, which: int) -> None:
+        if sessions := self._sessions():
+            request_id = sessions[which % len(sessions)]
+            self._ended.add(request_id)
+            self.engine.end_input(request_id)
+
+    def _sessions(self) -> list[str]:
+        requests = self.engine.requests
+        return [r for r in self.live() if requests[r].resumable and r not in self._ended]
 
     def end(self, which: int, *, is_abort: bool) -> None:
         if live := self.live():
@@ -79,6 +105,13 @@ class Chaos:
 
     def reset_tier(self) -> None:
         self.engine.reset_tier()
+
+    def reset_all(self, *, with_tier: bool, with_running: bool) -> None:
+        """vLLM's `reset_prefix_cache`: both tiers, or the GPU's alone; running requests are preempted, or spared, and
+        then the GPU's cache stays where any of them holds a block."""
+        if with_running and self.engine.is_busy:
+            return  # vLLM refuses by an exception
+        self.engine.reset_all(with_tier=with_tier, with_running=with_running)
 
     def evict(self, which: int, count: int) -> None:
         keys = sorted(self.watch.content)
@@ -144,3 +177,7 @@ class Chaos:
         self.watch.check_log()
         faults = engine.sql("SELECT origin, message FROM fault WHERE origin NOT IN ('copy', 'load')")
         assert not faults, faults
+
+
+def _tail(tail: int, tokens: int) -> list[int]:
+    return [20_000 + tail * 100 + i // BLOCK for i in range(tokens)]

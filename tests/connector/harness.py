@@ -50,6 +50,7 @@ __all__ = ["BLOCK", "Engine", "Step", "full_attention", "mamba", "prompt", "ring
 OURS = "ReStoreConnector"
 STOCK = "SimpleCPUOffloadConnector"
 WRONG_DRAFT = 3
+TURN_IS_OVER = (RequestStatus.WAITING, RequestStatus.WAITING_FOR_STREAMING_REQ)
 
 
 @dataclass
@@ -78,6 +79,10 @@ class _Pass:
     """Draft tokens of the request that were known to be wrong when the step was scheduled."""
     num_rejected: int = 0
     """Draft tokens at the pass's end that turned out to be wrong."""
+    frontier: int | None = None
+    """Where a session's turn ended, in tokens: what was computed beyond it is discarded."""
+    is_stale: bool = False
+    """The turn had ended before this pass was computed."""
 
 
 class Engine:
@@ -95,6 +100,7 @@ class Engine:
         is_async: step N + 1 is scheduled before the output of step N is known.
         num_draft_tokens: what an EAGLE head proposes a step; `accept` says how many of them are right.
         load_failure_policy: vLLM's `kv_load_failure_policy`.
+        stock_loads_fail: whether `conditions.fails` speaks of vLLM's own connector's loads too.
     """
 
     def __init__(
@@ -114,6 +120,7 @@ class Engine:
         is_async: bool = False,
         num_draft_tokens: int = 0,
         load_failure_policy: str = "recompute",
+        stock_loads_fail: bool = False,
         extra: dict[str, Any] | None = None,
         configure: Callable[[VllmConfig], None] | None = None,
     ) -> None:
@@ -161,9 +168,18 @@ class Engine:
             self.conditions.copy_steps = lambda rank, is_store: copy_steps
         self.gpus = [Memory(gpu_blocks) for _ in range(world_size)]
         self.workers = [
-            # vLLM's own connector knows no failed copy, so none may fail under it.
+            # vLLM's own connector knows no failed store, so none may fail under it.
             [
-                Worker(rank, gpu, Memory(cpu_blocks), self.conditions, can_fail=isinstance(child, ReStoreConnector))
+                Worker(
+                    rank,
+                    gpu,
+                    Memory(cpu_blocks),
+                    self.conditions,
+                    can_fail=(
+                        isinstance(child, ReStoreConnector) or stock_loads_fail,
+                        isinstance(child, ReStoreConnector),
+                    ),
+                )
                 for rank, gpu in enumerate(self.gpus)
             ]
             for child in self.children
@@ -177,23 +193,35 @@ class Engine:
         self.world_size = world_size
         self.num_resets = 0
         self.num_loads_failed = 0
+        self.num_loads = 0
         self._num_rejected: Counter[str] = Counter()
 
     # --- what a client does -----------------------------------------------------------------------------------------
 
     def add(self, request_id: str, tokens: Sequence[int], max_tokens: int = 1_000, **kwargs: Any) -> Request:
         """A request arrives. `tokens`: its prompt."""
+        request = self._request(request_id, tokens, max_tokens, **kwargs)
+        self.requests[request_id] = request
+        self.scheduler.add_request(request)
+        return request
+
+    def _request(self, request_id: str, tokens: Sequence[int], max_tokens: int, **kwargs: Any) -> Request:
         kwargs.setdefault("sampling_params", SamplingParams(max_tokens=max_tokens, ignore_eos=True))
-        request = Request(
+        return Request(
             request_id=request_id,
             prompt_token_ids=list(tokens),
             pooling_params=None,
             block_hasher=self._hasher,
             **kwargs,
         )
-        self.requests[request_id] = request
-        self.scheduler.add_request(request)
-        return request
+
+    def extend(self, request_id: str, tokens: Sequence[int], max_tokens: int = 1_000) -> None:
+        """More input for a session of streamed inputs (a request that was added with `resumable=True`)."""
+        self.scheduler.add_request(self._request(request_id, tokens, max_tokens, resumable=True))
+
+    def end_input(self, request_id: str) -> None:
+        """A session's input is over: it ends with its last turn, or now if it waits for input."""
+        self.scheduler.add_request(self._request(request_id, [], 1))
 
     def abort(self, request_id: str) -> None:
         self.scheduler.finish_requests(request_id, RequestStatus.FINISHED_ABORTED)
@@ -210,6 +238,11 @@ class Engine:
     def preempt_all(self) -> None:
         """Every running request gives its GPU blocks back, as when weights are swapped."""
         self.scheduler.reset_prefix_cache(reset_running_requests=True)
+
+    def reset_all(self, *, with_tier: bool, with_running: bool) -> bool:
+        """vLLM's `reset_prefix_cache` with its two flags. False: something still holds blocks."""
+        self.num_resets += with_tier
+        return self.scheduler.reset_prefix_cache(reset_running_requests=with_running, reset_connector=with_tier)
 
     def set_policy(self, **changes: Any) -> None:
         """Change the policy as the app does, and wait until the engine's recorder has seen it."""
@@ -228,6 +261,10 @@ class Engine:
 
     def steps(self, count: int) -> list[Step]:
         return [self.step() for _ in range(count)]
+
+    def schedule_ahead(self) -> Step:
+        """Schedule a step that no worker has got yet: the forward pass, and its copies, come with the next `step`."""
+        return self._schedule()
 
     def settle(self, limit: int = 400) -> list[Step]:
         """Step until the engine has nothing to do any more."""
@@ -287,10 +324,20 @@ class Engine:
         aggregated = self._aggregator.aggregate(outputs)
         assert aggregated is not None
         self.scheduler.update_from_output(step.output, aggregated)
+        self._note_ended_turns(passes)
         if self._num_draft_tokens and not self._depth:
             self.scheduler.update_draft_token_ids(DraftTokenIds(ids, [self._draft(p.request) for p in passes]))
         for p in passes:
             self._write(p, computed=p.end - p.num_rejected)  # the tokens, and with them the keys, are known now
+
+    def _note_ended_turns(self, passes: list[_Pass]) -> None:
+        """What was scheduled ahead of a session's turn that has ended is computed for nothing, in the session's own
+        blocks."""
+        for p in passes:
+            if p.request.resumable and not p.is_stale and p.request.status in TURN_IS_OVER:
+                p.frontier = p.request.num_computed_tokens
+                for ahead in (q for _, qs in self._scheduled for q in qs if q.request is p.request):
+                    ahead.is_stale, ahead.frontier = True, p.frontier
 
     def _reports(self) -> list[KVConnectorOutput]:
         """What each rank says."""
@@ -311,6 +358,7 @@ class Engine:
 
     def _report_failed_loads(self, report: KVConnectorOutput, over: Over) -> None:
         """As the worker half does: block by block, or by request where a model has several groups."""
+        self.num_loads += len(over.loaded)
         self.num_loads_failed += len(over.failed_loads)
         if len(self.kv_cache_config.kv_cache_groups) == 1:
             report.invalid_block_ids |= over.failed_load_blocks
@@ -324,7 +372,7 @@ class Engine:
             shift = self._num_rejected[p.request.request_id] - p.num_rejected_before
             p.start -= shift
             p.end -= shift
-            if p.start and not p.request.is_finished():
+            if p.start and not p.is_stale and not p.request.is_finished():
                 self._read(p)
             self._write(p, computed=p.end)
 
@@ -345,6 +393,8 @@ class Engine:
                         )
 
     def _write(self, p: _Pass, computed: int) -> None:
+        if p.frontier is not None:
+            computed = min(computed, p.frontier)
         for g, ids in enumerate(p.block_ids):
             size, scale = self.block_size(g), self.block_size(g) // self.hash_block_size
             for i in range(p.start // size, min(-(-p.end // size), len(ids))):
@@ -363,6 +413,11 @@ class Engine:
             return []
         drafts = output.scheduled_spec_decode_tokens.get(p.request.request_id) or []
         accepted = min(len(drafts), self.accept()) if drafts else 0
+        if p.is_stale:
+            return [_token(p.start + n) for n in range(accepted + 1)]  # nobody looks at it
+        if p.request.resumable:
+            # vLLM takes drafts that were right beyond a turn's end for computed tokens of the next input.
+            accepted = max(0, min(accepted, p.request.max_tokens - p.request.num_output_tokens - 1))
         p.num_rejected = len(drafts) - accepted
         self._num_rejected[p.request.request_id] += p.num_rejected
         first = p.request.num_output_tokens

@@ -9,7 +9,13 @@ from collections.abc import Collection
 from typing import Any
 
 from harness import Engine
-from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
+from vllm.distributed.kv_events import AllBlocksCleared, BlockRemoved, BlockStored
+from vllm.v1.core.kv_cache_utils import (
+    get_block_hash,
+    get_group_id,
+    make_block_hash_with_group_id,
+    maybe_convert_block_hash,
+)
 
 from connector.events import (
     BlocksEvicted,
@@ -108,8 +114,56 @@ def note_restores(engine: Engine) -> list[list[bytes]]:
     return orders
 
 
+class Announcements:
+    """What a reader of vLLM's KV-cache events believes to be in the CPU tier, from the engine's start on.
+
+    vLLM announces each copy, and each copy's end: twins (two CPU blocks with one hash) are announced twice and end
+    twice. So a reader has to count, and a hash can be found as long as one copy is left.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._copies: Counter[tuple[int | None, object]] = Counter()
+        self._inner = engine.connector.take_events
+        engine.connector.take_events = self._take_events
+
+    def check(self) -> None:
+        """Replayed from nothing, the events yield what the CPU pool can answer for; those not yet taken included."""
+        pool = self._engine.manager.cpu_block_pool
+        copies = self._copies.copy()
+        for event in pool.kv_event_queue:
+            _replay(event, copies)
+        real = {
+            (get_group_id(key), maybe_convert_block_hash(get_block_hash(key)))
+            for key in pool.cached_block_hash_to_block._cache
+        }
+        assert min(copies.values(), default=0) >= 0, "a hash was announced as removed more often than as stored"
+        told = {key for key, count in copies.items() if count}
+        assert told == real, f"KV-cache events tell of {len(told - real)} hashes too many and lack {len(real - told)}"
+
+    def _take_events(self) -> list[Any]:
+        events = list(self._inner())
+        for event in events:
+            assert isinstance(event, AllBlocksCleared) or event.medium == "CPU"
+            _replay(event, self._copies)
+        return events
+
+
+def _replay(event: Any, copies: Counter[tuple[int | None, object]]) -> None:
+    match event:
+        case BlockStored():
+            copies.update((event.group_idx, h) for h in event.block_hashes)
+        case BlockRemoved():
+            copies.subtract((event.group_idx, h) for h in event.block_hashes)
+        case AllBlocksCleared():
+            copies.clear()
+        case _:
+            raise AssertionError(f"an event of another kind: {event}")
+
+
 class Watch:
-    """Follows one engine from its start: cursors (I3) and the log's events (I6).
+    """Follows one engine from its start: cursors (I3), the log's events (I6), and vLLM's KV-cache events where they
+    are enabled.
 
     The events are taken where the recorder gets them; `check_log` reads them back from the database.
     """
@@ -126,6 +180,7 @@ class Watch:
         # Stock may copy a page that has left its request's window and was given to another request, whose hash it has
         # before that request has computed it. Off, that is vLLM's choice, and it stands.
         self._excused: set[int] = set()
+        self._announcements = Announcements(engine) if engine.manager.enable_kv_cache_events else None
         self._inner_ordered = engine.manager._tier.copies_ordered
         engine.manager._tier.copies_ordered = self._copies_ordered
 
@@ -135,6 +190,8 @@ class Watch:
         check_owners(self._engine)
         self.check_cursors()
         self.check_content()
+        if self._announcements is not None:
+            self._announcements.check()
 
     def _copies_ordered(self, meta: Any, step: int) -> Any:
         copies = self._inner_ordered(meta, step)

@@ -79,7 +79,10 @@ class Conditions:
 class Worker:
     """One rank of one connector: its GPU memory, shared by the connectors of the rank, and its own CPU tier."""
 
-    def __init__(self, rank: int, gpu: Memory, cpu: Memory, conditions: Conditions, *, can_fail: bool) -> None:
+    def __init__(
+        self, rank: int, gpu: Memory, cpu: Memory, conditions: Conditions, *, can_fail: tuple[bool, bool]
+    ) -> None:
+        """`can_fail`: whether its loads, and its stores, may fail."""
         self.rank = rank
         self.gpu = gpu
         self.cpu = cpu
@@ -109,7 +112,7 @@ class Worker:
             list(targets),
             requests,
             c.copy_steps(self.rank, is_store),
-            c.fails(self.rank, is_store) if self.can_fail else None,
+            c.fails(self.rank, is_store) if self.can_fail[is_store] else None,
         )
         source, target = (self.gpu, self.cpu) if is_store else (self.cpu, self.gpu)
         task.seen = [source.read(s) for s in task.sources]

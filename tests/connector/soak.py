@@ -22,12 +22,27 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from chaos import LAYOUTS, Chaos
+from chaos import Chaos, Owner
+from regimes import LAYOUTS, draw_features
 
 from connector.policy import Policy
 
 NUM_OPERATIONS = 200
 PROGRESS_SECONDS = 10
+WEIGHTS = {
+    "step": 40,
+    "add": 20,
+    "extend": 6,
+    "end_input": 1,
+    "end": 8,
+    "evict": 10,
+    "slow_copies": 5,
+    "fail_copies": 4,
+    "change_policy": 3,
+    "preempt_all": 4,
+    "reset_tier": 2,
+    "reset_all": 3,
+}
 
 
 def draw_policy(rng: random.Random) -> dict[str, object]:
@@ -40,15 +55,23 @@ def draw_policy(rng: random.Random) -> dict[str, object]:
 
 def draw_operation(rng: random.Random) -> tuple[str, tuple[object, ...], dict[str, object]]:
     kind = rng.choices(
-        ["step", "add", "end", "evict", "slow_copies", "fail_copies", "change_policy", "preempt_all", "reset_tier"],
-        [40, 22, 8, 10, 5, 4, 3, 4, 2],
+        list(WEIGHTS),
+        list(WEIGHTS.values()),
     )[0]
     match kind:
         case "step":
             return kind, (rng.choice([1, 1, 2, 5, 20]),), {}
         case "add":
             shape = (rng.randrange(4), rng.randrange(6), rng.randrange(6), rng.randrange(1, 90))
-            return kind, (*shape, rng.choice([1, 20, 60, 10_000]), rng.randrange(2)), {}
+            owner = Owner(rng.randrange(2), rng.choice([0, 0, 1, 2]), rng.randrange(3))
+            max_tokens = rng.choice([1, 20, 60, 10_000])
+            return kind, (*shape, max_tokens, owner), {"is_session": rng.random() < 0.2}
+        case "extend":
+            return kind, (rng.randrange(12), rng.randrange(6), rng.randrange(1, 90), rng.choice([1, 5, 40])), {}
+        case "end_input":
+            return kind, (rng.randrange(12),), {}
+        case "reset_all":
+            return kind, (), {"with_tier": rng.random() < 0.3, "with_running": rng.random() < 0.6}
         case "end":
             return kind, (rng.randrange(12),), {"is_abort": rng.random() < 0.5}
         case "evict":
@@ -57,7 +80,7 @@ def draw_operation(rng: random.Random) -> tuple[str, tuple[object, ...], dict[st
             flags = {"is_uneven": rng.random() < 0.5, "is_reversed": rng.random() < 0.5}
             return kind, (rng.randrange(5),), flags
         case "fail_copies":
-            return kind, (), {"stores": rng.random() < 0.3, "loads": rng.random() < 0.3}
+            return kind, (), {"stores": rng.random() < 0.3, "loads": rng.random() < 0.5}
         case "change_policy":
             return kind, (), draw_policy(rng)
         case _:
@@ -69,10 +92,11 @@ def run_seed(seed: int, totals: Counter[str]) -> str | None:
     rng = random.Random(seed)
     layout = rng.choice(sorted(LAYOUTS))
     sizes = rng.choice([20, 24, 40, 64, 128]), rng.choice([6, 8, 12, 20, 33, 80])
+    features = draw_features(rng, layout)
     policy = draw_policy(rng)
-    done: list[str] = [f"{layout}, {sizes[0]} GPU and {sizes[1]} CPU blocks, {policy}"]
+    done: list[str] = [f"{layout} {features}, {sizes[0]} GPU and {sizes[1]} CPU blocks, {policy}"]
     with tempfile.TemporaryDirectory(prefix="restore-soak-") as folder:
-        chaos = Chaos(Path(folder), layout, *sizes, Policy(**policy))
+        chaos = Chaos(Path(folder), layout, *sizes, Policy(**policy), features)
         try:
             for _ in range(NUM_OPERATIONS):
                 kind, args, kwargs = draw_operation(rng)
@@ -88,9 +112,10 @@ def run_seed(seed: int, totals: Counter[str]) -> str | None:
         finally:
             totals["steps"] += len(chaos.restores)
             totals["restored blocks"] += sum(map(len, chaos.restores))
+            totals["loads"] += chaos.engine.num_loads
             totals["failed loads"] += chaos.engine.num_loads_failed
             chaos.engine.close()
-    totals[f"layout {layout}"] += 1
+    totals.update(f"with {name}" for name in (layout, *features))
     return None
 
 

@@ -1,8 +1,8 @@
 """What is the same content and what is not: twins, salts and adapters."""
 
 import pytest
-from harness import prompt
-from invariants import Watch
+from harness import BLOCK, prompt
+from invariants import Watch, note_restores
 from vllm.lora.request import LoRARequest
 from vllm.sampling_params import SamplingParams
 
@@ -59,38 +59,88 @@ def test_evicting_a_duplicate_is_no_loss_while_the_other_answers(make_engine):
     assert engine.sql("SELECT first_index, num_blocks FROM blocks_evicted") == [(0, 1)]
 
 
+KINDS = {
+    "salts": {"one": {"cache_salt": "one"}, "two": {"cache_salt": "two"}, "plain": {}},
+    "adapters": {
+        "one": {"lora_request": LoRARequest("one", 1, "/nowhere")},
+        "two": {"lora_request": LoRARequest("two", 2, "/nowhere")},
+        "plain": {},
+    },
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    """What makes equal tokens different content: name to what a request of it carries."""
+    return KINDS[request.param]
+
+
 @BOTH
-def test_same_tokens_under_two_salts_are_two_contents(make_engine, mode):
+@pytest.mark.parametrize("loser", ["one", "two", "plain"])
+def test_only_what_one_of_three_contents_of_the_same_tokens_has_lost_comes_back_through_its_owner(
+    make_engine, kind, loser, mode
+):
     engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode))
     watch = Watch(engine)
-    for salt in ("one", "two"):
-        engine.add(salt, prompt(0, 3), cache_salt=salt)
+    for name, carries in kind.items():
+        engine.add(name, prompt(0, 3), **carries)
     engine.steps(2)
-    assert not set(engine.keys("one")) & set(engine.keys("two"))
-    engine.evict("one", 0, 1)
+    assert len({key for name in kind for key in engine.keys(name)}) == 9
+    orders = note_restores(engine)
+    engine.evict(loser, 0, 2)
+    assert [engine.in_cpu(name) for name in kind] == [
+        [name != loser, True, name != loser] for name in kind
+    ]  # the others have lost nothing
+    own_blocks = engine.scheduler.kv_cache_manager.get_block_ids(loser)[0]
+    step = engine.step()
+    watch.check()
+    assert step.meta.store_gpu_blocks == [own_blocks[0], own_blocks[2]]
+    engine.steps(3)
+    watch.check()
+    assert orders == [[engine.keys(loser)[0], engine.keys(loser)[2]], [], [], []]
+    assert all(engine.in_cpu(name) == [True] * 3 for name in kind)
+    watch.check_log()
+    restored = engine.sql("SELECT request_id, first_index, num_blocks FROM blocks_restored ORDER BY seq")
+    assert restored == [(loser, 0, 1), (loser, 2, 1)]
+    evicted = engine.sql("SELECT request_id, first_index, num_blocks, num_owned FROM blocks_evicted ORDER BY seq")
+    assert evicted == [(loser, 0, 1, 1), (loser, 2, 1, 1)]
+
+
+@BOTH
+def test_each_of_two_contents_of_the_same_tokens_is_repaired_by_its_own_owner(make_engine, kind, mode):
+    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode))
+    watch = Watch(engine)
+    for name, carries in kind.items():
+        engine.add(name, prompt(0, 3), **carries)
+    engine.steps(2)
     engine.evict("two", 2)
+    engine.evict("one", 0, 1)
     for _ in range(3):
         engine.step()
         watch.check()
-    assert engine.in_cpu("one") == engine.in_cpu("two") == [True] * 3
-    engine.close()
+    watch.check_log()
     restored = engine.sql("SELECT request_id, first_index, num_blocks FROM blocks_restored ORDER BY seq")
     assert restored == [("one", 0, 2), ("two", 2, 1)]
 
 
-@BOTH
-def test_same_tokens_under_two_adapters_are_two_contents(make_engine, mode):
-    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode))
+def test_lookup_hits_only_what_was_stored_under_its_own_name(make_engine, kind):
+    """The tier holds block 0 to 2 of `two`, nothing but block 1 of `one`, and nothing without a name."""
+    engine = make_engine(cpu_blocks=33)
     watch = Watch(engine)
-    for n, name in enumerate(("plain", "first", "second")):
-        adapter = LoRARequest(name, n, "/nowhere") if n else None
-        engine.add(name, prompt(0, 3), lora_request=adapter)
+    for name in ("one", "two"):
+        engine.add(name, prompt(0, 3), **kind[name])
     engine.steps(2)
-    assert len({key for name in ("plain", "first", "second") for key in engine.keys(name)}) == 9
-    engine.evict("first", 1)
-    for _ in range(3):
-        engine.step()
+    for name in ("one", "two"):
+        engine.finish(name)
+    engine.settle()
+    engine.evict("one", 0, 2)
+    engine.forget_gpu_prefixes()
+    for name, hit in (("one", 0), ("two", 3 * BLOCK), ("plain", 0)):
+        engine.add(f"{name} again", prompt(0, 3), **kind[name])
+        step = engine.step()
         watch.check()
-    assert engine.in_cpu("first") == [True] * 3
-    engine.close()
-    assert engine.sql("SELECT request_id, first_index FROM blocks_restored") == [("first", 1)]
+        assert len(step.meta.load_gpu_blocks) == hit // BLOCK
+    engine.steps(3)
+    watch.check_log()
+    looked_up = engine.sql("SELECT request_id, gpu_hit_tokens, cpu_hit_tokens FROM lookup ORDER BY seq")
+    assert looked_up[2:] == [("one again", 0, 0), ("two again", 0, 3 * BLOCK), ("plain again", 0, 0)]

@@ -132,6 +132,75 @@ def test_failed_load_is_computed_instead(make_engine, is_hybrid):
     assert engine.sql("SELECT cpu_hit_tokens FROM lookup WHERE request_id = 'b' ORDER BY seq") == [(4 * BLOCK,), (0,)]
 
 
+@pytest.mark.parametrize("load_failure_policy", ["fail", "recompute"])
+@pytest.mark.parametrize("is_hybrid", [False, True])
+@BOTH
+def test_failed_load_ends_its_request_or_is_computed_as_vllm_is_told(make_engine, is_hybrid, load_failure_policy, mode):
+    """Another request runs on, and a block of it that is being re-stored meanwhile comes back."""
+    groups = [full_attention(), sliding_window()] if is_hybrid else None
+    engine = make_engine(
+        cpu_blocks=33, groups=groups, load_failure_policy=load_failure_policy, policy=Policy(mode=mode)
+    )
+    watch = Watch(engine)
+    engine.add("old", prompt(0, 4))
+    engine.steps(2)
+    engine.finish("old")
+    engine.settle()
+    engine.forget_gpu_prefixes()
+    engine.add("runs", prompt(1, 4))
+    engine.steps(2)
+    engine.evict("runs", 1)
+    engine.conditions.fails = lambda rank, is_store: None if is_store else "torn"
+    engine.conditions.copy_steps = lambda rank, is_store: 2
+    engine.add("b", prompt(0, 4), max_tokens=5)
+    step = engine.step()
+    assert len(step.meta.store_gpu_blocks) == 1
+    assert step.meta.load_gpu_blocks
+    while not engine.requests["b"].is_finished():
+        engine.step()
+        watch.check()
+    engine.steps(4)
+    engine.finish("runs")
+    engine.settle()
+    watch.check()
+    is_computed = load_failure_policy == "recompute"
+    assert engine.requests["b"].num_output_tokens == (5 if is_computed else 0)
+    assert engine.num_loads_failed == 1
+    assert engine.in_cpu("runs")[1]
+    assert engine.manager.cpu_block_pool.get_num_free_blocks() == 32
+    assert engine.scheduler.kv_cache_manager.block_pool.get_num_free_blocks() == 63
+    assert not engine.manager._load_steps
+    assert not engine.manager._failed_loads
+    watch.check_log()
+    assert engine.sql("SELECT origin FROM fault") == [("load",)]
+    assert engine.sql("SELECT count(*) FROM blocks_loaded") == [(0,)]
+    status = "FINISHED_LENGTH_CAPPED" if is_computed else "FINISHED_ERROR"
+    assert engine.sql("SELECT status FROM request_finished WHERE request_id = 'b'") == [(status,)]
+    hits = engine.sql("SELECT cpu_hit_tokens FROM lookup WHERE request_id = 'b' ORDER BY seq")
+    assert hits == ([(4 * BLOCK,), (0,)] if is_computed else [(4 * BLOCK,)])
+
+
+@BOTH
+def test_block_whose_hash_vllm_has_withdrawn_is_not_copied_again(make_engine, mode):
+    """As after a failed load: the block is the request's own still, but it stands for nothing."""
+    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode))
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 4))
+    engine.steps(2)
+    gpu = engine.scheduler.kv_cache_manager
+    gpu.block_pool.evict_blocks({gpu.get_block_ids("a")[0][1]})
+    engine.evict("a", 1, 2)
+    orders = note_restores(engine)
+    for _ in range(4):
+        engine.step()
+        watch.check()
+    assert orders == [[engine.keys("a")[2]], [], [], []]
+    assert engine.in_cpu("a") == [True, False, True, True]
+    watch.check_log()
+    assert engine.sql("SELECT first_index, num_blocks FROM blocks_restored") == [(2, 1)]
+    assert engine.sql("SELECT count(*) FROM blocks_dropped") == [(0,)]
+
+
 def test_load_that_fails_on_one_rank_is_no_load(make_engine):
     """The other rank reports its part steps later."""
     engine = make_engine(cpu_blocks=33, world_size=2)

@@ -4,18 +4,30 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from chaos import LAYOUTS, Chaos
+from chaos import Chaos, Owner
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from regimes import FEATURES, LAYOUTS, is_possible
 
 from connector.policy import Policy
 
 small = st.integers(0, 5)
 
 
+@st.composite
+def regimes(draw):
+    """A layout, and some of the features that vLLM allows with it."""
+    layout = draw(st.sampled_from(sorted(LAYOUTS)))
+    features = draw(st.lists(st.sampled_from(sorted(FEATURES)), unique=True, max_size=4))
+    if not is_possible(layout, features):
+        features = [name for name in features if is_possible(layout, [name])]
+    return layout, features
+
+
 class EngineMachine(RuleBasedStateMachine):
-    """Every rule leaves the invariants I1, I2, I3 and I6 true; the end of each run looks at I1, I4 and I6."""
+    """Every rule leaves the invariants I1, I2, I3 and I6 true, and vLLM's KV-cache events right where they are
+    enabled; the end of each run looks at I1, I4 and I6."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,16 +35,17 @@ class EngineMachine(RuleBasedStateMachine):
         self.chaos: Chaos | None = None
 
     @initialize(
-        layout=st.sampled_from(sorted(LAYOUTS)),
+        regime=regimes(),
         gpu_blocks=st.sampled_from([24, 40, 64]),
         cpu_blocks=st.sampled_from([6, 12, 33, 80]),
         mode=st.sampled_from(["rescan", "tracked"]),
         budget=st.sampled_from([0, 1, 64]),
         enabled=st.booleans(),
     )
-    def start(self, layout, gpu_blocks, cpu_blocks, mode, budget, enabled):
+    def start(self, regime, gpu_blocks, cpu_blocks, mode, budget, enabled):
+        layout, features = regime
         policy = Policy(enabled=enabled, mode=mode, max_restore_blocks_per_step=budget)
-        self.chaos = Chaos(self.folder, layout, gpu_blocks, cpu_blocks, policy)
+        self.chaos = Chaos(self.folder, layout, gpu_blocks, cpu_blocks, policy, features)
 
     @rule(
         head=st.integers(0, 3),
@@ -40,10 +53,19 @@ class EngineMachine(RuleBasedStateMachine):
         tail=small,
         tail_tokens=st.integers(1, 70),
         max_tokens=st.sampled_from([1, 20, 10_000]),
-        salt=st.integers(0, 1),
+        owner=st.builds(Owner, salt=st.integers(0, 1), adapter=st.integers(0, 2), priority=st.integers(0, 2)),
+        is_session=st.booleans(),
     )
-    def add(self, head, head_blocks, tail, tail_tokens, max_tokens, salt):
-        self.chaos.add(head, head_blocks, tail, tail_tokens, max_tokens, salt)
+    def add(self, head, head_blocks, tail, tail_tokens, max_tokens, owner, is_session):
+        self.chaos.add(head, head_blocks, tail, tail_tokens, max_tokens, owner, is_session=is_session)
+
+    @rule(which=small, tail=small, tail_tokens=st.integers(1, 70), max_tokens=st.sampled_from([1, 5, 40]))
+    def extend(self, which, tail, tail_tokens, max_tokens):
+        self.chaos.extend(which, tail, tail_tokens, max_tokens)
+
+    @rule(which=small)
+    def end_input(self, which):
+        self.chaos.end_input(which)
 
     @rule(count=st.integers(1, 6))
     def step(self, count):
@@ -64,6 +86,10 @@ class EngineMachine(RuleBasedStateMachine):
     @rule()
     def reset_tier(self):
         self.chaos.reset_tier()
+
+    @rule(with_tier=st.booleans(), with_running=st.booleans())
+    def reset_all(self, with_tier, with_running):
+        self.chaos.reset_all(with_tier=with_tier, with_running=with_running)
 
     @rule(which=st.integers(0, 80), count=st.integers(1, 4))
     def evict(self, which, count):
@@ -103,7 +129,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 TestEngineMachine = EngineMachine.TestCase
 TestEngineMachine.settings = settings(
-    max_examples=60,
+    max_examples=90,
     stateful_step_count=25,
     deadline=None,
     derandomize=True,

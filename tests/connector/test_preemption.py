@@ -2,7 +2,7 @@
 
 import pytest
 from harness import prompt
-from invariants import Watch
+from invariants import Watch, note_restores
 
 from connector.policy import Policy
 
@@ -84,3 +84,33 @@ def test_lost_blocks_of_a_preempted_request_wait_for_nobody(make_engine):
         engine.step()
         watch.check()
     assert engine.manager._owners.num_lost == 0
+
+
+@BOTH
+def test_step_that_resumes_a_preempted_request_copies_nothing_for_its_past(make_engine, mode):
+    """`reset_running_requests` preempts before the step that takes the request in again: in one step vLLM reports it
+    preempted and hands it new blocks, some of which have their old numbers. Its cursor restarts; what was lost is
+    stored once, as a first store, by a later step."""
+    engine = make_engine(gpu_blocks=8, cpu_blocks=33, policy=Policy(mode=mode))
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 6))
+    engine.steps(3)
+    ids = engine.scheduler.kv_cache_manager.get_block_ids
+    before = ids("a")[0][:6]
+    engine.preempt_all()
+    engine.evict("a", 0, 3)  # without its head, it hits nothing and is computed at once
+    orders = note_restores(engine)
+    step = engine.step()
+    assert step.output.preempted_req_ids == {"a"}
+    assert "a" in step.scheduled
+    after = ids("a")[0][:6]
+    assert after[3] == before[3], "the case is that the number is the same"
+    assert step.meta.store_gpu_blocks == []
+    watch.check()
+    copies = []
+    for _ in range(4):
+        copies += engine.step().meta.store_gpu_blocks
+        watch.check()
+    assert copies == [after[0], after[3]]
+    assert not any(orders)
+    assert engine.in_cpu("a")[:6] == [True] * 6

@@ -133,3 +133,52 @@ def test_child_that_was_chosen_loads(make_engine):
     check_truth(engine)
     watch.check_log()
     assert engine.sql("SELECT sum(num_blocks) FROM blocks_loaded") == [(4,)]
+
+
+@pytest.mark.parametrize("mode", ["rescan", "tracked"])
+def test_load_of_a_sibling_that_fails_is_no_failure_of_ours(make_engine, mode):
+    """`b` is loaded by the sibling, which fails; `c` by us, and a re-store of ours is on its way meanwhile."""
+    engine = make_engine(cpu_blocks=33, children=[STOCK, OURS], policy=Policy(mode=mode))
+    watch = Watch(engine)
+    (theirs,), (ours,) = engine.workers
+    theirs.can_fail, ours.can_fail = (True, False), (False, False)  # loads, stores
+    engine.add("old b", prompt(1, 4))
+    engine.add("old c", prompt(2, 3))
+    engine.steps(2)
+    engine.finish("old b")
+    engine.finish("old c")
+    engine.settle()
+    their_pool = engine.children[0].scheduler_manager.cpu_block_pool
+    for key in engine.keys("old c"):
+        their_pool.evict_blocks({their_pool.cached_block_hash_to_block.get_one_block(key).block_id})
+    engine.forget_gpu_prefixes()
+    engine.add("runs", prompt(0, 4))
+    engine.steps(2)
+    engine.evict("runs", 1)
+    engine.conditions.copy_steps = lambda rank, is_store: 3
+    engine.conditions.fails = lambda rank, is_store: None if is_store else "the sibling's disk is gone"
+    engine.add("b", prompt(1, 4), max_tokens=4)
+    engine.add("c", prompt(2, 3), max_tokens=4)
+    step = engine.step()
+    assert [len(meta.load_gpu_blocks) for meta in step.metas] == [4, 3]
+    assert len(step.meta.store_gpu_blocks) == 1
+    engine.conditions.fails = lambda rank, is_store: None  # the sibling finds the same blocks again
+    while engine.requests["c"].num_output_tokens < 4:
+        engine.step()
+        watch.check()
+    engine.finish("runs")
+    engine.settle()
+    watch.check()
+    assert engine.num_loads_failed == 1
+    assert [engine.requests[r].num_output_tokens for r in "bc"] == [4, 4]
+    assert not engine.manager._failed_loads
+    assert not engine.manager._load_steps
+    assert engine.manager.cpu_block_pool.get_num_free_blocks() == 32
+    assert engine.scheduler.kv_cache_manager.block_pool.get_num_free_blocks() == 63
+    # What the sibling could not load is still ours to give, and what we re-stored is there.
+    assert engine.in_cpu("old b") == [True] * 4
+    assert engine.in_cpu("runs")[:4] == [True] * 4
+    watch.check_log()
+    assert engine.sql("SELECT count(*) FROM fault") == [(0,)]
+    assert engine.sql("SELECT request_id, num_blocks FROM blocks_loaded") == [("c", 3)]
+    assert engine.sql("SELECT request_id, first_index, num_blocks FROM blocks_restored") == [("runs", 1, 1)]

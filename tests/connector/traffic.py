@@ -9,8 +9,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import BLOCK, Engine, Step
+from vllm.lora.request import LoRARequest
 
 HEADS = 4
+ADAPTERS = (None, LoRARequest("first", 1, "/nowhere"), LoRARequest("second", 2, "/nowhere"))
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose content it is, and how urgent. `adapter`: 0 for none, else which."""
+
+    salt: int = 0
+    adapter: int = 0
+    priority: int = 0
+
+    def as_arguments(self) -> dict[str, Any]:
+        """Of vLLM's `Request`."""
+        return {
+            "cache_salt": f"s{self.salt}" if self.salt else None,
+            "lora_request": ADAPTERS[self.adapter],
+            "priority": self.priority,
+        }
 
 
 @dataclass(frozen=True)
@@ -21,9 +40,22 @@ class Action:
     args: tuple[Any, ...] = ()
 
 
-def actions(seed: int, count: int, *, resets: bool = True, preemptions: bool = True) -> list[Action]:
-    """`count` steps with arrivals, aborts, ends, resets and preemptions between them."""
+def actions(
+    seed: int,
+    count: int,
+    *,
+    resets: bool = True,
+    preemptions: bool = True,
+    owners: bool = False,
+    sessions: bool = False,
+) -> list[Action]:
+    """`count` steps with arrivals, aborts, ends, resets and preemptions between them.
+
+    `owners`: requests differ in salt, adapter and priority. `sessions`: some are sessions of streamed inputs.
+    """
     rng = random.Random(seed)
+    more = random.Random(seed + 1_000_000)
+    streams: list[str] = []
     done: list[Action] = []
     live: list[str] = []
     number = 0
@@ -34,7 +66,11 @@ def actions(seed: int, count: int, *, resets: bool = True, preemptions: bool = T
             request_id = f"r{number}"
             live.append(request_id)
             args = (request_id, rng.randrange(HEADS), rng.randrange(0, 5), rng.randrange(0, 5), rng.randrange(0, BLOCK))
-            done.append(Action("add", (*args, rng.randrange(1, 60))))
+            owner = Owner(more.randrange(2), more.randrange(3), more.randrange(3)) if owners else Owner()
+            is_session = sessions and more.random() < 0.3
+            if is_session:
+                streams.append(request_id)
+            done.append(Action("add", (*args, rng.randrange(1, 60), owner, is_session)))
         elif draw < 0.42:
             done.append(Action("abort", (live.pop(rng.randrange(len(live))),)))
         elif draw < 0.50:
@@ -43,6 +79,9 @@ def actions(seed: int, count: int, *, resets: bool = True, preemptions: bool = T
             done.append(Action("reset_tier"))
         elif draw < 0.54 and preemptions:
             done.append(Action("preempt_all"))
+        if streams and more.random() < 0.2:
+            extended = more.choice(streams[-4:])
+            done.append(Action("extend", (extended, more.randrange(90), more.randrange(1, 60), more.randrange(1, 30))))
         done.append(Action("step"))
         live = live[-8:]
     return done
@@ -57,11 +96,25 @@ class Player:
     def play(self, action: Action) -> Step | None:
         return getattr(self, f"_{action.kind}")(*action.args)
 
-    def _add(self, request_id: str, head: int, shared: int, own: int, extra: int, max_tokens: int) -> None:
+    def _add(
+        self,
+        request_id: str,
+        head: int,
+        shared: int,
+        own: int,
+        extra: int,
+        max_tokens: int,
+        owner: Owner,
+        is_session: bool,
+    ) -> None:
         number = int(request_id[1:])
         tokens = [1_000 + head * 100 + i // BLOCK for i in range(shared * BLOCK)]
         tokens += [20_000 + number * 7 + i // BLOCK for i in range(own * BLOCK + extra + 1)]
-        self.engine.add(request_id, tokens, max_tokens=max_tokens)
+        self.engine.add(request_id, tokens, max_tokens=max_tokens, resumable=is_session, **owner.as_arguments())
+
+    def _extend(self, request_id: str, tail: int, tokens: int, max_tokens: int) -> None:
+        if not self.engine.requests[request_id].is_finished():
+            self.engine.extend(request_id, [30_000 + tail * 7 + i // BLOCK for i in range(tokens)], max_tokens)
 
     def _abort(self, request_id: str) -> None:
         self.engine.abort(request_id)

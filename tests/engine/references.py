@@ -10,8 +10,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from tests.engine import tiny
 from tests.engine.server import BLOCK, BLOCK_BYTES, CPU_BLOCKS, GPU_BLOCKS
 
 Kind = Literal["none", "stock"]
@@ -31,12 +32,40 @@ class Answers:
 
 
 def answers_of(kind: Kind, prompts: list[list[int]], max_tokens: int, folder: Path) -> Answers:
-    """Answers every prompt, one after the other, in an engine of its own."""
+    """Answers every prompt, one after the other, in an engine of its own with the embedded model."""
+    from app import embedded_model
+
+    engine = {
+        "model": str(embedded_model.folder()),
+        "max_model_len": 1024,
+        "kv_cache_memory_bytes": GPU_BLOCKS * BLOCK_BYTES,
+    }
+    return _answers_of({"prompts": prompts, "max_tokens": max_tokens, "engine": engine}, kind, folder, {})
+
+
+def tiny_answers_of(
+    model: Path, prompts: list[list[int]], max_tokens: int, folder: Path, ranks: int = 1
+) -> list[list[int]]:
+    """The tiny model's answers without a connector, on so many ranks, with room for all prompts at once."""
+    needed = sum(-(-(len(prompt) + max_tokens) // BLOCK) for prompt in prompts)
+    engine = {
+        "model": str(model),
+        "max_model_len": tiny.MAX_MODEL_LEN,
+        "kv_cache_memory_bytes": (needed + 1) * tiny.BLOCK_BYTES // ranks,
+        "tensor_parallel_size": ranks,
+    }
+    return _answers_of(
+        {"prompts": prompts, "max_tokens": max_tokens, "engine": engine}, "none", folder, tiny.environment(ranks)
+    ).first
+
+
+def _answers_of(job: dict[str, Any], kind: Kind, folder: Path, environment: dict[str, str]) -> Answers:
     answers = folder / f"answers-{kind}.json"
     done = subprocess.run(
         [sys.executable, "-m", "tests.engine.references", kind, str(answers)],
-        input=json.dumps({"prompts": prompts, "max_tokens": max_tokens}),
+        input=json.dumps(job),
         cwd=Path(__file__).resolve().parents[2],
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=400,
@@ -53,8 +82,6 @@ def main() -> None:
     os.environ["VLLM_PLUGINS"] = "" if kind == "none" else "vllm_restore"
     from vllm import LLM, SamplingParams
 
-    from app import embedded_model
-
     job = json.load(sys.stdin)
     transfer = {
         "kv_connector": "ReStoreConnector",
@@ -65,12 +92,10 @@ def main() -> None:
         },
     }
     engine = LLM(
-        str(embedded_model.folder()),
+        **job["engine"],
         dtype="float32",
         enforce_eager=True,
-        max_model_len=1024,
         block_size=BLOCK,
-        kv_cache_memory_bytes=GPU_BLOCKS * BLOCK_BYTES,
         kv_transfer_config=transfer if kind == "stock" else None,
         disable_log_stats=False,
     )

@@ -3,9 +3,7 @@
 `tests/conftest.py` makes a session's one server of it (`live_server`), shared by whatever needs a running engine.
 """
 
-import json
 import os
-import shutil
 import signal
 import socket
 import sqlite3
@@ -100,8 +98,21 @@ class Server:
 
     def empty_gpu_cache(self) -> None:
         """Forgets the GPU's prefix cache; the CPU tier keeps what it has."""
-        response = self.api("POST", "/reset_prefix_cache", params={"reset_external": "false"})
-        assert response.status_code == 200, response.text
+        self._reset({"reset_external": "false"})
+
+    def empty_both_tiers(self) -> None:
+        """Forgets both tiers' content. vLLM does so only while nothing holds a block of either: waits for that."""
+        self._reset({"reset_external": "true"})
+
+    def _reset(self, which: dict[str, str], deadline_s: float = 30) -> None:
+        deadline = time.monotonic() + deadline_s
+        while True:
+            response = self.api("POST", "/reset_prefix_cache", params=which)
+            assert response.status_code == 200, response.text
+            if response.json()["success"]:
+                return
+            assert time.monotonic() < deadline, f"blocks are still held after {deadline_s} s:\n{self.tail()}"
+            time.sleep(0.05)
 
     def await_copies(self, deadline_s: float = 60) -> None:
         """Waits until no copy to the CPU tier is on its way: all that steps have ordered is over."""
@@ -177,25 +188,6 @@ class Server:
             except httpx2.TransportError:
                 time.sleep(0.2)
         raise RuntimeError(f"the server is not healthy after {START_DEADLINE_S:.0f} s:\n{self.tail()}")
-
-
-def make_tiny_model(folder: Path, **config_changes: int) -> Path:
-    """A model of two small layers and no weights (`--load-format dummy`), with the embedded model's tokenizer."""
-    source = embedded_model.folder()
-    folder.mkdir()
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
-        shutil.copy(source / name, folder / name)
-    config = json.loads((source / "config.json").read_text())
-    config |= {
-        "num_hidden_layers": 2,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "head_dim": 32,
-    } | config_changes
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
 
 
 def _free_port() -> int:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.server import Server, make_tiny_model
+from tests.engine.server import Server
+from tests.engine.tiny import make_tiny_model
 
 pytestmark = pytest.mark.engine
 

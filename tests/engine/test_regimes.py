@@ -1,6 +1,5 @@
-"""What vLLM's scheduler does to requests, in the real engine: preemption, aborts, two ranks, toggles under load."""
+"""What vLLM's scheduler does to requests, in the real engine: all at once, with the embedded model under load."""
 
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engine.references import answers_of
-from tests.engine.server import BLOCK, GPU_BLOCKS, MODEL, Server, make_tiny_model
+from tests.engine.server import BLOCK, GPU_BLOCKS, MODEL, Server
 
 pytestmark = pytest.mark.engine
 
@@ -83,34 +82,3 @@ def test_answers_under_load_with_toggles_preemptions_and_aborts_are_those_withou
     assert live_server.rows("SELECT sum(num_blocks) AS n FROM blocks_loaded")[0]["n"] > 0
     assert live_server.rows("SELECT * FROM fault") == []
     assert live_server.rows("SELECT * FROM events_dropped") == []
-
-
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks of the engine need two cores")
-def test_two_ranks_find_again_what_both_have_copied(tmp_path: Path) -> None:
-    model = make_tiny_model(tmp_path / "tiny", num_attention_heads=4, num_key_value_heads=2)
-    block_bytes = 2 * 2 * 2 * 32 * 4 * BLOCK // 2  # layers, key and value, heads, numbers, bytes, tokens; by two ranks
-    server = Server(
-        tmp_path,
-        str(model),
-        *("--served-model-name", "tiny", "--load-format", "dummy", "--dtype", "float32", "--enforce-eager"),
-        *("--max-model-len", "1024", "--block-size", str(BLOCK), "--tensor-parallel-size", "2"),
-        *("--kv-cache-memory-bytes", str(40 * block_bytes)),
-        *("--kv-transfer-config.kv_connector_extra_config.cpu_bytes_to_use", str(2 * 40 * block_bytes)),
-        # Left alone, vLLM wants a NUMA node for each rank; here each gets a core.
-        environment={"VLLM_CPU_OMP_THREADS_BIND": "|".join(map(str, sorted(os.sched_getaffinity(0))[:2]))},
-    )
-    try:
-        prompt = [100 + i for i in range(5 * BLOCK + 1)]
-        request_id, first, _ = server.complete(prompt, MAX_TOKENS, "tiny")
-        server.await_rows("SELECT * FROM blocks_stored WHERE request_id LIKE :id || '%'", id=request_id)
-        server.await_copies()
-        server.empty_gpu_cache()
-        again_id, again, cached = server.complete(prompt, MAX_TOKENS, "tiny")
-        assert (again, cached) == (first, 5 * BLOCK)
-        loaded = server.await_rows("SELECT * FROM blocks_loaded WHERE request_id LIKE :id || '%'", id=again_id)
-        assert sum(row["num_blocks"] for row in loaded) == 5
-        assert server.rows("SELECT * FROM fault") == []
-        assert server.stop() == 0, server.tail()
-        server.await_no_survivor()
-    finally:
-        server.kill()

@@ -1,0 +1,92 @@
+"""Two ranks of the real engine: a block can be found only when both have copied it; with toggles under a load."""
+
+import os
+import threading
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from tests.engine import load, tiny
+from tests.engine.conftest import expected_of, serve
+from tests.engine.server import BLOCK, Server
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks of the engine need two cores"),
+]
+
+POLICIES = (
+    {"enabled": True, "mode": "tracked", "max_restore_blocks_per_step": 0},
+    {"enabled": False},
+    {"enabled": True, "mode": "rescan", "max_restore_blocks_per_step": 64},
+    {"enabled": True, "mode": "tracked", "max_restore_blocks_per_step": 1},
+    {"enabled": True, "mode": "rescan", "max_restore_blocks_per_step": 1},
+)
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The tiny model on two ranks, with tiers that the load overflows."""
+    yield from serve(tiny_model, tmp_path_factory.mktemp("two-ranks"), 2)
+
+
+@pytest.fixture(scope="module")
+def expected(
+    tiny_model: Path, load_prompts: list[list[int]], tmp_path_factory: pytest.TempPathFactory
+) -> list[list[int]]:
+    """The longest answers of two ranks without a connector."""
+    return expected_of(tiny_model, load_prompts, tmp_path_factory.mktemp("expected"), 2)
+
+
+def test_what_both_ranks_have_copied_is_found_again(
+    two_ranks: Server, load_prompts: list[list[int]], expected: list[list[int]]
+) -> None:
+    prompt, answer = load_prompts[-1], expected[-1]
+    request_id, first, _ = two_ranks.complete(prompt, 40, tiny.NAME)
+    two_ranks.await_rows("SELECT * FROM blocks_stored WHERE request_id LIKE :id || '%'", id=request_id)
+    two_ranks.await_copies()
+    two_ranks.empty_gpu_cache()
+    again_id, again, cached = two_ranks.complete(prompt, 40, tiny.NAME)
+    full = (len(prompt) - 1) // BLOCK
+    assert (first, again, cached) == (answer[:40], answer[:40], full * BLOCK)
+    loaded = two_ranks.await_rows("SELECT * FROM blocks_loaded WHERE request_id LIKE :id || '%'", id=again_id)
+    assert sum(row["num_blocks"] for row in loaded) == full
+
+
+def test_answers_of_two_ranks_under_load_with_toggles_are_those_without_a_connector(
+    two_ranks: Server, load_prompts: list[list[int]], expected: list[list[int]]
+) -> None:
+    before = two_ranks.rows("SELECT max(seq) AS seq FROM events")[0]["seq"]
+    asked: list[tuple[int, bool]] = []
+    done = threading.Event()
+
+    def toggle() -> None:
+        for policy in cycle(POLICIES):
+            if done.is_set():
+                return
+            # Answered, whatever the engine is at; and it obeys.
+            state = two_ranks.set_policy(**policy)
+            asked.append((state["version"], bool(policy["enabled"])))
+
+    def is_seen() -> bool:
+        """Each policy was in force twice, and all that can happen to a request has happened."""
+        happened = "SELECT DISTINCT kind FROM events WHERE seq > :seq"
+        kinds = {row["kind"] for row in two_ranks.rows(happened, seq=before)}
+        wanted = {"blocks_stored", "blocks_restored", "blocks_loaded", "request_preempted"}
+        return len(asked) >= 2 * len(POLICIES) and wanted <= kinds
+
+    toggler = threading.Thread(target=toggle)
+    toggler.start()
+    try:
+        assert load.keep_busy(two_ranks, load_prompts, expected, is_seen), asked
+    finally:
+        done.set()
+        toggler.join()
+    two_ranks.await_copies()
+    restored = two_ranks.rows("SELECT sum(num_blocks) AS n FROM blocks_restored WHERE seq > :seq", seq=before)
+    assert restored[0]["n"] > 0
+    obeyed = "SELECT policy_version, enabled FROM policy_applied WHERE seq > :seq ORDER BY seq"
+    assert [(row["policy_version"], bool(row["enabled"])) for row in two_ranks.rows(obeyed, seq=before)] == asked
+    two_ranks.empty_both_tiers()
