@@ -180,6 +180,7 @@ class Watch:
         # Stock may copy a page that has left its request's window and was given to another request, whose hash it has
         # before that request has computed it. Off, that is vLLM's choice, and it stands.
         self._excused: set[int] = set()
+        engine.conditions.is_excused = self._excused.__contains__
         self._announcements = Announcements(engine) if engine.manager.enable_kv_cache_events else None
         self._inner_ordered = engine.manager._tier.copies_ordered
         engine.manager._tier.copies_ordered = self._copies_ordered
