@@ -175,6 +175,7 @@ class Engine:
                     gpu,
                     Memory(cpu_blocks),
                     self.conditions,
+                    is_ours=isinstance(child, ReStoreConnector),
                     can_fail=(
                         isinstance(child, ReStoreConnector) or stock_loads_fail,
                         isinstance(child, ReStoreConnector),
