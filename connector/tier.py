@@ -5,6 +5,7 @@ Engine ring. It follows the pool and tells the owners' index and the journal; it
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ class Tier:
         self.keys_in_flight: set[bytes] = set()
         self.num_in_flight = 0
         self.num_resident = 0
+        self._num_copies: Counter[bytes] = Counter()
         self._num_evicted = 0
 
     def has(self, key: bytes) -> bool:
@@ -96,6 +98,7 @@ class Tier:
             copy.stored_ns = now
             self._resident[copy.cpu_block_id] = copy
             self.num_resident += 1
+            self._num_copies[copy.key] += 1
             self._owners.find(copy.key)
             done.append(copy)
         self._journal.copies_done(done)
@@ -127,10 +130,14 @@ class Tier:
         for block_id, key in self._observer.drain():
             copy = self._resident[block_id]
             self._resident[block_id] = None
-            self.num_resident -= copy is not None
-            if self.has(key):
-                continue  # another block of the tier still answers for this hash
-            owned = self._owners.lose(key)
+            if copy is not None:
+                self.num_resident -= 1
+                self._num_copies[key] -= 1
+                if self._num_copies[key]:
+                    continue  # a twin still answers for this hash
+                del self._num_copies[key]
+            # A larger block may answer for it still, as for a boundary within: then nothing was lost.
+            owned = None if self.has(key) else self._owners.lose(key)
             if copy is not None:
                 evictions.append(Eviction(copy, next(self._owners.owners_of(owned)) if owned else None))
         if evictions:
@@ -167,5 +174,6 @@ class Tier:
         """The tier was reset: nothing can be found in it."""
         self._observer.drain()
         self._resident = [None] * len(self._resident)
+        self._num_copies.clear()
         self._journal.cache_reset(self.num_resident)
         self.num_resident = 0

@@ -84,8 +84,8 @@ class Worker:
     def __init__(
         self, rank: int, gpu: Memory, cpu: Memory, conditions: Conditions, *, is_ours: bool, can_fail: tuple[bool, bool]
     ) -> None:
-        """`is_ours`: not vLLM's own, which may copy a block before it is computed. `can_fail`: whether its loads, and its
-        stores, may fail."""
+        """`is_ours`: not vLLM's own, which may copy a block before it is computed. `can_fail`: whether its loads, and
+        its stores, may fail."""
         self.rank = rank
         self.gpu = gpu
         self.cpu = cpu

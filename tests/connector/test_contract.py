@@ -2,18 +2,28 @@
 says which. `docs/vllm-versions.md` tells what to do then."""
 
 import dataclasses
-import importlib
 import inspect
+import itertools
 import re
-from functools import reduce
-from pathlib import Path
 
 import pytest
+import torch
 import vllm
-from harness import prompt
+from configs import full_attention, kv_cache_config
+from harness import STOCK, Engine, prompt
+from invariants import findable
+from leanings import SOURCES, Recording, foreign_names, resolve
+from regimes import settings
+from traffic import Player, actions
+from vllm.config import VllmConfig
+from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadMetadata, SimpleCPUOffloadWorkerMetadata
+from vllm.v1.simple_kv_offload.worker import SimpleCPUOffloadWorker
+
+from connector.policy import Policy
+from connector.worker import HostCopyWorker
+from connector.worker_meta import ReStoreWorkerMetadata
 
 SUPPORTED = "0.32."
-SOURCES = Path(__file__).resolve().parents[2] / "connector"
 
 MANAGER = "vllm.v1.simple_kv_offload.manager"
 WORKER = "vllm.v1.simple_kv_offload.worker"
@@ -82,75 +92,66 @@ SIGNATURES = {
     },
 }
 
+# Built by us, by these names.
 FIELDS = {
-    f"{MANAGER}:StoreRequestState": "request block_ids num_stored_blocks store_events finished",
-    f"{MANAGER}:LoadRequestState": "request transfer_meta load_event finished",
+    f"{MANAGER}:StoreRequestState": "request block_ids num_stored_blocks",
     f"{MANAGER}:TransferMeta": "gpu_block_ids cpu_block_ids block_meta",
     f"{MANAGER}:BlockStoreMeta": "token_ids parent_block_hash lora_id lora_name extra_keys block_size",
-    f"{METADATA}:SimpleCPUOffloadMetadata": (
-        "load_event load_gpu_blocks load_cpu_blocks load_event_to_reqs store_event store_gpu_blocks store_cpu_blocks "
-        "need_flush"
-    ),
     f"{METADATA}:SimpleCPUOffloadWorkerMetadata": "completed_store_events",
-    "vllm.v1.outputs:KVConnectorOutput": "finished_recving kv_connector_worker_meta invalid_block_ids failed_recving",
-    "vllm.v1.core.sched.output:SchedulerOutput": ("num_scheduled_tokens total_num_scheduled_tokens preempted_req_ids"),
 }
 
-# Read from a live engine, starting at its scheduler half or at a request.
-ATTRIBUTES = (
-    "manager._abandoned_reqs_to_load",
-    "manager._gpu_block_pool.blocks",
-    "manager._in_flight_store_gpu_blocks",
-    "manager._lazy_mode",
-    "manager._pending_finished_stores",
-    "manager._reqs_to_load",
-    "manager._reqs_to_store",
-    "manager._store_event_to_blocks",
-    "manager._store_event_to_reqs",
-    "manager.cpu_block_pool.blocks",
-    "manager.cpu_block_pool.cached_block_hash_to_block",
-    "manager.cpu_block_pool.free_block_queue.fake_free_list_head.next_free_block",
-    "manager.cpu_block_pool.free_block_queue.fake_free_list_tail",
-    "manager.cpu_block_pool.free_block_queue.num_free_blocks",
-    "manager.cpu_block_pool.metrics_collector",
-    "manager.cpu_block_pool.num_gpu_blocks",
-    "manager.cpu_coordinator.get_num_cacheable_tokens",
-    "manager.cpu_coordinator.single_type_managers",
-    "manager.cpu_kv_cache_config.kv_cache_tensors",
-    "manager.enable_kv_cache_events",
-    "manager.group_block_sizes",
-    "manager.hash_block_size",
-    "manager.kv_cache_config.num_blocks",
-    "manager.kv_event_medium",
-    "manager.num_cpu_blocks",
-    "manager.prefix_cacheable_group_ids",
-    "block.block_hash",
-    "block.block_hash_num_tokens",
-    "block.block_id",
-    "block.is_null",
-    "block.ref_cnt",
-    "group.has_positionally_stable_blocks",
-    "group.req_to_blocks",
-    "request.all_token_ids",
-    "request.arrival_time",
-    "request.block_hashes",
-    "request.lora_request",
-    "request.num_computed_tokens",
-    "request.num_output_placeholders",
-    "request.num_output_tokens",
-    "request.num_preemptions",
-    "request.num_prompt_tokens",
-    "request.num_tokens",
-    "request.session_id",
-    "request.skip_reading_prefix_cache",
-    "request.status.name",
-)
-
-
-def _resolve(where):
-    module, _, name = where.partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, name) if name else found
+# Read by us, by class. Methods that have a signature above are not repeated.
+ATTRIBUTES = {
+    f"{MANAGER}:SimpleCPUOffloadScheduler": (
+        "_abandoned_reqs_to_load _gpu_block_pool _in_flight_store_gpu_blocks _lazy_mode _pending_cpu_hits "
+        "_pending_finished_stores _reqs_to_load _reqs_to_store _store_event_to_blocks _store_event_to_reqs "
+        "cpu_block_pool cpu_coordinator cpu_kv_cache_config enable_kv_cache_events group_block_sizes hash_block_size "
+        "kv_cache_config kv_event_medium num_cpu_blocks prefix_cacheable_group_ids"
+    ),
+    f"{MANAGER}:StoreRequestState": "block_ids finished num_stored_blocks request store_events",
+    f"{MANAGER}:LoadRequestState": "load_event transfer_meta",
+    f"{MANAGER}:TransferMeta": "cpu_block_ids gpu_block_ids",
+    f"{METADATA}:SimpleCPUOffloadMetadata": (
+        "load_cpu_blocks load_event load_event_to_reqs load_gpu_blocks need_flush store_cpu_blocks store_event "
+        "store_gpu_blocks"
+    ),
+    f"{METADATA}:SimpleCPUOffloadWorkerMetadata": "completed_store_events",
+    f"{WORKER}:SimpleCPUOffloadWorker": (
+        "_completed_store_events _connector_metadata _pending_load_event_indices _pending_store_event_indices "
+        "cpu_capacity_bytes disk_mode kv_cache_config num_cpu_blocks"
+    ),
+    f"{CONNECTOR}:SimpleCPUOffloadConnector": "_kv_transfer_config scheduler_manager worker_handler",
+    f"{POOL}:BlockPool": "blocks cached_block_hash_to_block free_block_queue metrics_collector num_gpu_blocks",
+    f"{POOL}:BlockHashToBlockMap": "",
+    f"{UTILS}:FreeKVCacheBlockQueue": "fake_free_list_head fake_free_list_tail num_free_blocks",
+    f"{UTILS}:KVCacheBlock": "block_hash block_hash_num_tokens block_id is_null next_free_block",
+    "vllm.v1.request:Request": (
+        "all_token_ids arrival_time block_hashes lora_request num_computed_tokens num_output_placeholders "
+        "num_output_tokens num_preemptions num_prompt_tokens num_tokens request_id resumable session_id "
+        "skip_reading_prefix_cache status"
+    ),
+    "vllm.lora.request:LoRARequest": "adapter_id name",
+    "vllm.v1.outputs:KVConnectorOutput": "failed_recving finished_recving invalid_block_ids kv_connector_worker_meta",
+    "vllm.v1.core.sched.output:SchedulerOutput": "num_scheduled_tokens preempted_req_ids total_num_scheduled_tokens",
+    "vllm.v1.core.kv_cache_manager:KVCacheManager": "coordinator",
+    "vllm.v1.core.kv_cache_coordinator:KVCacheCoordinator": "get_num_cacheable_tokens single_type_managers",
+    "vllm.v1.core.single_type_kv_cache_manager:SingleTypeKVCacheManager": (
+        "has_positionally_stable_blocks req_to_blocks"
+    ),
+    "vllm.v1.kv_cache_interface:KVCacheConfig": "kv_cache_groups kv_cache_tensors num_blocks",
+    "vllm.v1.kv_cache_interface:KVCacheGroupSpec": "kv_cache_spec",
+    "vllm.v1.kv_cache_interface:KVCacheTensor": "block_stride layer_stride layers offset size",
+    "vllm.config:VllmConfig": "kv_transfer_config model_config parallel_config",
+    "vllm.config:ModelConfig": "served_model_name",
+    "vllm.config:ParallelConfig": "data_parallel_index",
+    "vllm.config:KVTransferConfig": "engine_id kv_connector_extra_config",
+}
+# Of vLLM's own values; nothing of these can be recorded.
+MEMBERS = {
+    "vllm.distributed.kv_transfer.kv_connector.v1.base:KVConnectorRole": "SCHEDULER",
+    "vllm.distributed.kv_transfer.kv_connector.v1.base:KVConnectorTransferResults": "failed_recving",
+    "vllm.platforms:current_platform": "is_cpu",
+}
 
 
 def test_vllm_is_the_version_that_was_read():
@@ -161,7 +162,7 @@ def test_vllm_is_the_version_that_was_read():
 
 @pytest.mark.parametrize(("where", "name"), [(w, n) for w, names in SIGNATURES.items() for n in names])
 def test_signature_is_as_it_was(where, name):
-    function = getattr(_resolve(where), name, None)
+    function = getattr(resolve(where), name, None)
     assert function is not None, f"vLLM's {where} has no {name} any more"
     parameters = " ".join(p for p in inspect.signature(function).parameters if p != "self")
     assert parameters == SIGNATURES[where][name], f"the parameters of {where}.{name} are now: {parameters}"
@@ -169,32 +170,110 @@ def test_signature_is_as_it_was(where, name):
 
 @pytest.mark.parametrize(("where", "name"), [(w, n) for w, names in FIELDS.items() for n in names.split()])
 def test_field_is_there(where, name):
-    assert name in {f.name for f in dataclasses.fields(_resolve(where))}, f"vLLM's {where} has no field {name} any more"
+    assert name in {f.name for f in dataclasses.fields(resolve(where))}, f"vLLM's {where} has no field {name} any more"
 
 
 @pytest.fixture(scope="module")
-def roots(tmp_path_factory):
-    from harness import Engine
+def recording(tmp_path_factory):
+    """What the connector reads in every regime that makes it read something else."""
+    folder = tmp_path_factory.mktemp("contract")
+    with Recording(ATTRIBUTES) as done:
+        for number, (layout, features, policy, cpu_blocks) in enumerate(RUNS):
+            _run_engine(folder / str(number), settings(layout, features), policy, cpu_blocks)
+        _run_worker()
+    return done
 
-    engine = Engine(tmp_path_factory.mktemp("contract"))
-    request = engine.add("a", prompt(0, 2))
-    engine.step()
-    manager = engine.manager
+
+RUNS = (
+    ("plain", ("events", "async"), Policy(), 12),
+    ("window", ("events",), Policy(mode="rescan"), 40),
+    ("mamba", ("context parallel",), Policy(), 20),
+    ("large full", ("events",), Policy(), 70),
+    ("plain", (), Policy(enabled=False), 16),
+)
+
+
+def _run_engine(folder, shape, policy, cpu_blocks):
+    engine = Engine(folder, gpu_blocks=48, cpu_blocks=cpu_blocks, copy_steps=1, policy=policy, **shape)
+    copies = itertools.count()
+    engine.conditions.fails = lambda rank, is_store: None if next(copies) % 4 else "every fourth"
+    player = Player(engine)
+    for action in actions(1, 80, owners=True, sessions=True):
+        player.play(action)
+        if action.kind == "step":
+            for key in sorted(findable(engine))[:1]:
+                engine.evict_key(key)
+    engine.close()
+
+
+def _run_worker():
+    config = kv_cache_config([full_attention()], 4)
+    worker = HostCopyWorker(SimpleCPUOffloadWorker(VllmConfig(), config, 4 * full_attention().page_size_bytes))
+    cache = torch.zeros(4 * full_attention().page_size_bytes, dtype=torch.int8)
+    worker.register_kv_caches({"layer.0": cache})
+    for load_from in (1, 99):  # the second fails
+        meta = SimpleCPUOffloadMetadata(
+            load_event=load_from,
+            load_gpu_blocks=[2],
+            load_cpu_blocks=[load_from],
+            load_event_to_reqs={load_from: ["r"]},
+            store_event=load_from,
+            store_gpu_blocks=[1],
+            store_cpu_blocks=[1],
+            need_flush=True,
+        )
+        worker.bind_connector_metadata(meta)
+        worker.start_load_kv()
+        worker.wait_for_save()
+        worker.handle_preemptions(meta)
+        worker.get_finished(set())
+        worker.build_connector_worker_meta().aggregate(ReStoreWorkerMetadata({load_from: 1}))
+    worker.shutdown()
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory):
+    """Objects of the classes that we subclass, so that what they have can be told from what we add."""
+    engine = Engine(tmp_path_factory.mktemp("stock"), connector=STOCK)
+    config = kv_cache_config([full_attention()], 4)
     yield {
-        "manager": manager,
-        "request": request,
-        "block": manager.cpu_block_pool.blocks[1],
-        "group": manager.cpu_coordinator.single_type_managers[0],
+        f"{MANAGER}:SimpleCPUOffloadScheduler": engine.manager,
+        f"{CONNECTOR}:SimpleCPUOffloadConnector": engine.connector,
+        f"{WORKER}:SimpleCPUOffloadWorker": SimpleCPUOffloadWorker(VllmConfig(), config, 4_096),
+        f"{METADATA}:SimpleCPUOffloadWorkerMetadata": SimpleCPUOffloadWorkerMetadata({}),
     }
     engine.close()
 
 
-@pytest.mark.parametrize("path", ATTRIBUTES)
-def test_attribute_is_there(roots, path):
-    root, *names = path.split(".")
-    missing = object()
-    found = reduce(lambda value, name: getattr(value, name, missing), names, roots[root])
-    assert found is not missing, f"vLLM has no {path} any more"
+@pytest.mark.parametrize(("where", "name"), [(w, n) for w, names in ATTRIBUTES.items() for n in names.split()])
+def test_attribute_is_there(recording, stock, where, name):
+    found = stock.get(where) or recording.instances.get(where)
+    assert found is not None, f"no {where} came by: vLLM uses another class now"
+    assert hasattr(found, name), f"vLLM's {where} has no {name} any more"
+
+
+@pytest.mark.parametrize(("where", "name"), [(w, n) for w, names in MEMBERS.items() for n in names.split()])
+def test_member_is_there(where, name):
+    found = resolve(where)
+    assert hasattr(found, name) or name in {f.name for f in dataclasses.fields(found)}, f"vLLM's {where} has no {name}"
+
+
+@pytest.mark.parametrize("where", ATTRIBUTES)
+def test_what_is_read_is_what_is_listed(recording, stock, where):
+    signed = set().union(*SIGNATURES.values())
+    read = {name for name in recording.names[where] if where not in stock or hasattr(stock[where], name)} - signed
+    listed = set(ATTRIBUTES[where].split())
+    unlisted, unread = sorted(read - listed), sorted(listed - read)
+    assert not unlisted, f"the connector reads {unlisted} of {where}, which this contract does not list"
+    assert not unread, f"the connector reads {unread} of {where} no longer, or in no run here"
+
+
+def test_every_name_in_the_source_is_listed():
+    """Also on a path that no run takes. Only names that the connector itself has as well can hide from this."""
+    listed = {n for table in (ATTRIBUTES, MEMBERS, FIELDS) for names in table.values() for n in names.split()}
+    listed |= {name for names in SIGNATURES.values() for name in names}
+    unlisted = {name: place for name, place in foreign_names().items() if name not in listed}
+    assert not unlisted, f"the connector reads what this contract does not list: {unlisted}"
 
 
 def test_every_stock_method_that_is_called_or_overridden_is_named_here():
@@ -208,8 +287,8 @@ def test_every_stock_method_that_is_called_or_overridden_is_named_here():
         ("connector.worker:HostCopyWorker", f"{WORKER}:SimpleCPUOffloadWorker"),
         ("connector.kv_connector:ReStoreConnector", f"{CONNECTOR}:SimpleCPUOffloadConnector"),
     ):
-        functions = {n for n, value in vars(_resolve(ours)).items() if inspect.isfunction(value)}
-        overridden = {n for n in functions if hasattr(_resolve(stock), n)} - {"__init__"}
+        functions = {n for n, value in vars(resolve(ours)).items() if inspect.isfunction(value)}
+        overridden = {n for n in functions if hasattr(resolve(stock), n)} - {"__init__"}
         assert overridden <= named, f"{ours} overrides {sorted(overridden - named)}, which this contract does not name"
 
 

@@ -1,6 +1,7 @@
 """Two engines, one input: `off` is stock vLLM, and `tracked` re-stores what `rescan` re-stores."""
 
 import random
+from collections import Counter
 from dataclasses import asdict
 
 import pytest
@@ -51,10 +52,11 @@ REGIMES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_off_orders_exactly_what_stock_orders(make_engine, shape):
-    saw_preemption = False
+    seen: Counter[str] = Counter()
     for seed in SEEDS:
-        saw_preemption |= _compare_off_with_stock(make_engine, SHAPES[shape], actions(seed, 90))
-    assert saw_preemption or shape in NEVER_PREEMPTS
+        seen += _compare_off_with_stock(make_engine, SHAPES[shape], actions(seed, 90))
+    assert seen["loads"]
+    assert seen["preemptions"] or shape in NEVER_PREEMPTS
 
 
 @pytest.mark.parametrize("regime", REGIMES)
@@ -63,23 +65,20 @@ def test_off_is_stock_in_every_regime(make_engine, regime):
     workers cannot say that a load failed; told so, stock would load the same blocks for ever."""
     layout, features, traffic = REGIMES[regime]
     shape = {"gpu_blocks": 32, "cpu_blocks": 24, "copy_steps": 1, **settings(layout, features)}
-    num_failed = 0
+    loads_fail = "failed loads" in regime
+    seen: Counter[str] = Counter()
     for seed in SEEDS:
-        engines = _compare_off_with_stock(
-            make_engine, shape, actions(seed, 90, **traffic), loads_fail="failed loads" in regime, wants_engines=True
-        )
-        num_failed += engines[1].num_loads_failed
-    assert bool(num_failed) == ("failed loads" in regime)
+        seen += _compare_off_with_stock(make_engine, shape, actions(seed, 90, **traffic), loads_fail=loads_fail)
+    assert seen["loads"]
+    assert bool(seen["failed loads"]) == loads_fail
+    assert bool(seen["KV-cache events"]) == ("events" in features)
 
 
-def _compare_off_with_stock(make_engine, shape, story, *, loads_fail=False, wants_engines=False):
-    """Play to both; whether any request was preempted, or the engines."""
-    children = shape.get("children")
-    shapes = [shape, shape]
-    if children:
-        shapes[0] = shape | {"children": [STOCK, STOCK]}
-    stock = make_engine(connector=STOCK, stock_loads_fail=loads_fail, **shapes[0])
-    off = make_engine(connector=OURS, stock_loads_fail=loads_fail, policy=Policy(enabled=False), **shapes[1])
+def _compare_off_with_stock(make_engine, shape, story, *, loads_fail=False):
+    """Play to both; what was seen of that which makes them tell anything."""
+    theirs_too = {"children": [STOCK, STOCK]} if "children" in shape else {}
+    stock = make_engine(connector=STOCK, stock_loads_fail=loads_fail, **shape | theirs_too)
+    off = make_engine(connector=OURS, stock_loads_fail=loads_fail, policy=Policy(enabled=False), **shape)
     heard = [_listen(engine) for engine in (stock, off)]
     watch = Watch(off)
     if loads_fail:
@@ -87,7 +86,7 @@ def _compare_off_with_stock(make_engine, shape, story, *, loads_fail=False, want
         for engine in (stock, off):
             _fail_every_second_load(engine)
     players = Player(stock), Player(off)
-    saw_preemption = saw_load = False
+    seen: Counter[str] = Counter()
     for number, action in enumerate(story):
         theirs, ours = (player.play(action) for player in players)
         if ours is not None:
@@ -95,14 +94,15 @@ def _compare_off_with_stock(make_engine, shape, story, *, loads_fail=False, want
                 assert asdict(our_meta) == asdict(their_meta), f"action {number}"
             assert ours.scheduled == theirs.scheduled
             assert heard[1] == heard[0]
-            saw_preemption |= bool(ours.output.preempted_req_ids)
-            saw_load |= any(meta.load_event >= 0 for meta in ours.metas)
+            seen["preemptions"] += len(ours.output.preempted_req_ids or ())
+            seen["loads"] += sum(meta.load_event >= 0 for meta in ours.metas)
             watch.check()
     assert findable(off) == findable(stock)
-    assert saw_load
     for engine in (stock, off):
         engine.close()
-    return (stock, off) if wants_engines else saw_preemption
+    seen["failed loads"] = off.num_loads_failed
+    seen["KV-cache events"] = len(heard[1])
+    return seen
 
 
 def _listen(engine):
@@ -148,8 +148,8 @@ def _withdraw_what_failed(engine):
     manager.update_connector_output = update_connector_output
 
 
-# A tier with more blocks than the GPU has room for what runs, whatever runs. In a smaller tier the two differ on purpose:
-# `tracked` refuses a block that would cost a running request one nearer its head, and rescan copies on.
+# A tier with more blocks than the GPU has room for what runs, whatever runs. In a smaller tier the two differ on
+# purpose: `tracked` refuses a block that would cost a running request one nearer its head, and `rescan` copies on.
 ROOM = {"gpu_blocks": 48, "cpu_blocks": 70}
 TRACKED_REGIMES = {
     **{layout: (layout, (), {}) for layout in LAYOUTS},
