@@ -24,7 +24,6 @@ from connector.events import EVENT_TYPES, ChainExtended, Event, StepTaken
 from connector.policy import Policy, VersionedPolicy
 
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
-SQLITE_MAGIC = b"SQLite format 3\0"
 
 Stamped = tuple[int, int, int, Event | ChainExtended | StepTaken]
 """(step, monotonic ns, wall ns, what happened): one item of the recorder's queue."""
@@ -124,7 +123,9 @@ def upgrade(url: URL) -> str:
 
     path = path_of(url)
     try:
-        _refuse_foreign_file(path)
+        _refuse_folder(path)
+        if path.exists():
+            _revision(url)  # somebody else's file is refused before anything is written beside it
         path.parent.mkdir(parents=True, exist_ok=True)
         with _file_lock(Path(f"{path}.lock")):
             if not path.exists():
@@ -170,7 +171,7 @@ def check(url: URL) -> str:
             f"there is no log at {path}; start the server, or make one with: vllm-restore db upgrade --db {path}"
         )
     try:
-        _refuse_foreign_file(path)
+        _refuse_folder(path)
         found = _revision(url)
     except OSError as e:
         raise LogError(f"cannot read the log {path}: {e.strerror or e}") from e
@@ -206,7 +207,12 @@ def _newest() -> str:
 
 def _revision(url: URL) -> str | None:
     path = path_of(url)
-    conn = connect_read_only(path)
+    try:
+        conn = connect_read_only(path)
+    except sqlite3.DatabaseError as e:
+        if e.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+            raise
+        raise LogError(f"{path} is not a SQLite database; nothing was changed; name another file with --db") from e
     try:
         names = {name for (name,) in conn.execute("SELECT name FROM sqlite_master")}
         if not names:
@@ -228,13 +234,11 @@ def _revision(url: URL) -> str | None:
     return found
 
 
-def _refuse_foreign_file(path: Path) -> None:
+def _refuse_folder(path: Path) -> None:
+    # The file itself is for SQLite alone to open: POSIX drops every lock that a process has on a file as soon as the
+    # process closes any descriptor of it, and with them what keeps another's checkpoint from our connections.
     if path.is_dir():
         raise LogError(f"{path} is a folder; name a file in it")
-    if path.exists() and path.stat().st_size:
-        with path.open("rb") as f:
-            if f.read(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
-                raise LogError(f"{path} is not a SQLite database; nothing was changed; name another file with --db")
 
 
 def _reason(e: Exception) -> str:

@@ -218,7 +218,7 @@ def test_damaged_database_is_refused(tmp_path, empty_log):
     path = tmp_path / "log.db"
     path.write_bytes(empty_log.read_bytes()[:16] + b"\xff" * 4080)
     for opened in (log.upgrade, log.check, log.open_reader):
-        with pytest.raises(LogError, match=r"log\.db.*: file is not a database"):
+        with pytest.raises(LogError, match=r"log\.db is not a SQLite database"):
             opened(url_of(path))
 
 
