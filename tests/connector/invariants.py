@@ -178,7 +178,8 @@ class Watch:
         self._inner = engine.connector._recorder.record
         engine.connector._recorder.record = self._record
         # Stock may copy a page that has left its request's window and was given to another request, whose hash it has
-        # before that request has computed it. Off, that is vLLM's choice, and it stands.
+        # before that request has computed it; or, with EAGLE, a partial tail whose last tokens are computed again. That
+        # is vLLM's choice, and it stands.
         self._excused: set[int] = set()
         engine.conditions.is_excused = self._excused.__contains__
         self._announcements = Announcements(engine) if engine.manager.enable_kv_cache_events else None
@@ -196,11 +197,10 @@ class Watch:
 
     def _copies_ordered(self, meta: Any, step: int) -> Any:
         copies = self._inner_ordered(meta, step)
-        is_off = not self._engine.manager._restorer.policy.enabled
         for cpu_block_id, copy in zip(meta.store_cpu_blocks, copies, strict=False):
             # A copy that nobody of ours has placed.
             is_unplaced = copy is None or copy.request_id is None
-            (self._excused.add if is_off and is_unplaced else self._excused.discard)(cpu_block_id)
+            (self._excused.add if is_unplaced else self._excused.discard)(cpu_block_id)
         return copies
 
     def check_cursors(self) -> None:
