@@ -13,6 +13,7 @@ examples:
   vllm-restore serve Qwen/Qwen3-0.6B --port 9000 --max-model-len 8192
   vllm-restore demo                               several chats against a running server, re-store off and then on
   vllm-restore dashboard --db run.db              the dashboard over a recorded log, without vLLM
+  vllm-restore whatif --db run.db --policies off,tracked --cpu-gib 1,2,4,8
   vllm-restore db stats --db run.db
 
 The log is SQLite; --db takes sqlite:///PATH or a plain path. Without it RESTORE_DB counts, and without that the
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _db(args)
     if args.command == "dashboard":
         return _dashboard(args)
+    if args.command == "whatif":
+        return _whatif(args)
     return _demo(args)
 
 
@@ -56,6 +59,17 @@ def _parser() -> argparse.ArgumentParser:
         ("stats", "what is in the log"),
     ):
         db.add_parser(name, help=text).add_argument("--db", help="the log: sqlite:///PATH or a path")
+
+    whatif = commands.add_parser(
+        "whatif",
+        help="what another policy or another size of the CPU tier would have given",
+        description="Plays a recorded log once more, without bytes and without vLLM, under each policy and size.",
+    )
+    whatif.add_argument("--db", help="the log: sqlite:///PATH or a path")
+    whatif.add_argument("--policies", default="off,tracked,unlimited", help="with commas (%(default)s)")
+    whatif.add_argument("--cpu-gib", help="sizes in GiB, with commas (the engine's own)")
+    whatif.add_argument("--engine", type=_count, help="a start of an engine, by its number (the newest with traffic)")
+    whatif.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
     demo = commands.add_parser(
         "demo",
@@ -115,6 +129,18 @@ def _db(args: argparse.Namespace) -> int:
 
             sys.stdout.write(describe(url))
     except log.LogError as error:
+        return _fail(error)
+    return 0
+
+
+def _whatif(args: argparse.Namespace) -> int:
+    from app.errors import BadQueryError
+    from app.whatif_table import run
+    from connector import log
+
+    try:
+        run(log.resolve_url(args.db), args.policies, args.cpu_gib, args.engine, as_json=args.json)
+    except (log.LogError, BadQueryError) as error:
         return _fail(error)
     return 0
 

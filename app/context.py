@@ -3,6 +3,7 @@
 One object an app, built by `create_app` or the plugin, reached by routes through `deps`. No globals.
 """
 
+import asyncio
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ from sqlalchemy.exc import DatabaseError
 
 from app.live import Tailer
 from app.log_engines import LogEngines
-from app.queries.restored import RestoredHits
+from app.queries.conversation_index import ConversationIndex
 from app.settings import Settings
+from app.shadows import ShadowFollower
 from connector import log
 from connector.log import LogError
 
@@ -38,7 +40,8 @@ class AppContext:
         self.bound_host = settings.bound_host
         self.engine_client: EngineClient | None = None
         self._engines = LogEngines(lambda: self.url, self._begin_anew, is_recorded=settings.is_recorded)
-        self._restored = RestoredHits()
+        self._conversations = ConversationIndex()
+        self.shadows = ShadowFollower(self.connect)
         self.tailer = Tailer(self.connect, poll_seconds=settings.poll_seconds, max_client_lag=settings.max_client_lag)
 
     @property
@@ -76,21 +79,22 @@ class AppContext:
         """
         return self._engines.writer()
 
-    def restored_hits(self) -> RestoredHits:
-        """The tokens found thanks to a re-store, up to the log's last row.
+    def conversations(self) -> ConversationIndex:
+        """Which request goes on from which, up to the log's last row.
 
         Raises:
             LogError: the log is missing or cannot be used.
         """
-        # First, since it may find that the pass so far was over another file.
+        # First, since it may find that what was read so far is of another file.
         self._engines.reader()
-        restored = self._restored
-        restored.catch_up(self.connect)
-        return restored
+        index = self._conversations
+        index.catch_up(self.connect)
+        return index
 
     def _begin_anew(self) -> None:
-        # What was summed up, and the numbers that streams have, are of the file that is gone.
-        self._restored = RestoredHits()
+        # What was grouped, and the numbers that streams have, are of the file that is gone.
+        self._conversations = ConversationIndex()
+        self.shadows.begin_anew()
         self.tailer.begin_anew()
 
     def now_ns(self) -> int:
@@ -107,4 +111,5 @@ class AppContext:
     async def close(self) -> None:
         """Stop following the log and let go of the file."""
         await self.tailer.close()
+        await asyncio.to_thread(self.shadows.close)
         self._engines.dispose()

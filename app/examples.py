@@ -64,6 +64,7 @@ ENGINE: dict[str, Any] = {
     "num_cpu_blocks": 96,
     "block_bytes": 1_474_560,
     "kv_groups": [{"block_size": 32, "kind": "full_attention", "is_prefix_cacheable": True}],
+    "directory_capacity": 4096,
     "restore_support": "yes",
     "started_wall_ns": T - 720_000_000_000,
     "heartbeat_wall_ns": T,
@@ -123,6 +124,7 @@ TIMELINE: dict[str, Any] = {
             "cpu_hit_tokens": 380,
             "restored_hit_tokens": 96,
             "computed_tokens": 380,
+            "lost_tokens": 210,
             "hit_rate": 0.62,
             "stored_blocks": 12,
             "restored_blocks": 3,
@@ -145,7 +147,7 @@ TIMELINE: dict[str, Any] = {
     "policy_at_start": "off",
 }
 
-_REQUEST = {
+REQUEST = {
     "seq": 4711,
     "request_id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
     "engine_id": 1,
@@ -165,9 +167,16 @@ _REQUEST = {
     "num_preemptions": 0,
     "restored_blocks": 1,
     "ttft_ns": 310_000_000,
+    "restored_hit_tokens": 0,
+    "cause": "evicted",
+    "cause_detail": "owner_running",
+    "lost_tokens": 32,
+    "behind_tokens": 0,
+    "since_ns": 2_100_000_000,
+    "by_request_id": "chatcmpl-19bc",
 }
 
-REQUEST_PAGE: dict[str, Any] = {"requests": [_REQUEST], "next_before": None}
+REQUEST_PAGE: dict[str, Any] = {"requests": [REQUEST], "next_before": None}
 
 _EVENT = {
     "seq": 4712,
@@ -181,6 +190,7 @@ _EVENT = {
         "num_tokens": 65,
         "gpu_hit_tokens": 32,
         "cpu_hit_tokens": 0,
+        "restored_hit_tokens": 0,
         "num_blocks": 2,
         "tail_hash": H1,
         "cut_index": 1,
@@ -192,8 +202,55 @@ _EVENT = {
 }
 
 REQUEST_DETAIL: dict[str, Any] = {
-    "request": _REQUEST,
+    "request": REQUEST,
     "hash_block_size": 32,
+    "cut": {
+        "index": 1,
+        "missing_hash": H1,
+        "cause": "evicted",
+        "cause_detail": "owner_running",
+        "lost_tokens": 32,
+        "behind_tokens": 0,
+        "sibling_hash": None,
+        "by_request_id": "chatcmpl-19bc",
+        "evicted_step": 18190,
+        "since_ns": 2_100_000_000,
+        "age_ns": 30_000_000_000,
+        "was_owned": True,
+    },
+    "missed": [
+        {
+            "seq": 4713,
+            "kv_group": 0,
+            "first_index": 1,
+            "num_blocks": 1,
+            "head_hash": H1,
+            "tail_hash": H1,
+            "evicted_step": 18190,
+            "since_ns": 2_100_000_000,
+            "by_request_id": "chatcmpl-19bc",
+            "is_by_restore": False,
+            "num_owned": 1,
+        }
+    ],
+    "lane": [
+        {
+            "seq": 4712,
+            "step": 18204,
+            "wall_ns": T - 3_900_000_000,
+            "kind": "lookup",
+            "request_id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
+            "by_request_id": None,
+            "kv_group": None,
+            "first_index": 0,
+            "num_blocks": 2,
+            "spans": [{"state": "gpu_hit", "num_blocks": 1}, {"state": "missing", "num_blocks": 1}],
+        }
+    ],
+    "is_lane_complete": True,
+    "saved_tokens": 32,
+    "saved_prefill_s": 0.0544,
+    "conversation_id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
     "chain": [
         {
             "index": 0,

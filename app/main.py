@@ -21,11 +21,34 @@ from app.exits import open_transports, server_wants_to_exit
 from app.last_resort import contain
 from app.models import Gap, Problem
 from app.protection import Protection
-from app.routes import dashboard, events, health, overview, policy, requests
+from app.routes import (
+    conversations,
+    dashboard,
+    events,
+    evidence,
+    health,
+    overview,
+    policy,
+    requests,
+    shadows,
+    tier,
+)
 from app.settings import Settings
 
 PREFIX = "/restore"
 STREAM = f"{PREFIX}/api/events/stream"
+ROUTERS = (
+    policy.router,
+    overview.router,
+    evidence.router,
+    requests.router,
+    conversations.router,
+    tier.router,
+    shadows.router,
+    events.router,
+    health.router,
+)
+"""Everything that the API has, in the order of its schema."""
 
 
 def _version() -> str:
@@ -81,8 +104,8 @@ def build_restore_app(context: AppContext) -> FastAPI:
     app.state.context = context
     errors.install_handlers(app)
     app.add_middleware(Protection, context=context)
-    for module in (policy, overview, requests, events, health):
-        app.include_router(module.router)
+    for router in ROUTERS:
+        app.include_router(router)
     dashboard.mount_static(app, context.settings.static_dir)
     return app
 

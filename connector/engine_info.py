@@ -12,6 +12,8 @@ from vllm.v1.core.kv_cache_utils import resolve_kv_cache_block_sizes
 from vllm.v1.simple_kv_offload.manager import SimpleCPUOffloadScheduler
 
 from connector.engine_row import EngineInfo, KVGroup
+from connector.layout import window_of
+from connector.scheduler import directory_capacity
 
 if TYPE_CHECKING:
     from vllm.v1.kv_cache_interface import KVCacheConfig
@@ -59,10 +61,11 @@ def engine_info(
         num_cpu_blocks=manager.num_cpu_blocks - 1 if manager is not None else 0,
         block_bytes=kv_cache_config.kv_cache_tensors[0].size // kv_cache_config.num_blocks,
         kv_groups=tuple(
-            KVGroup(sizes[g], type(group.kv_cache_spec).__name__, g in cacheable)
+            KVGroup(sizes[g], type(group.kv_cache_spec).__name__, g in cacheable, window_of(group.kv_cache_spec))
             for g, group in enumerate(kv_cache_config.kv_cache_groups)
         ),
         restore_support=reason or "yes",
+        directory_capacity=directory_capacity(manager) if manager is not None and reason is None else None,
     )
 
 

@@ -25,6 +25,8 @@ class KVGroup:
     block_size: int
     kind: str
     is_prefix_cacheable: bool
+    window: int | None = None
+    """Tokens that it looks back; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class EngineInfo:
     block_bytes: int
     kv_groups: tuple[KVGroup, ...]
     restore_support: str
+    directory_capacity: int | None = None
 
 
 def sign_in(writer: Engine, info: EngineInfo) -> tuple[int, VersionedPolicy]:

@@ -39,7 +39,15 @@ class Lookup(Event):
     `cut_index` is the first block index that neither tier gave (in blocks of the hash block size) and `missing_hash`
     what would have been needed there; both are None where the whole prompt was found, up to the last token, which is
     always computed, and where the cache was not asked. `is_skipped`: the request asked not to read the prefix cache.
-    `is_resumed`: after a preemption.
+    `is_resumed`: after a preemption. `restored_hit_tokens`: of the CPU hits, tokens in blocks that are there thanks to
+    a re-store.
+
+    `cause` says why the lookup ended where it did (one of `causes.CAUSES`), `cause_detail` the sub-case; both are None
+    where nothing was left to find. `lost_tokens`: what is computed now although it was computed before, so that a chain
+    kept whole would have given it; `behind_tokens`: what of that the tiers had, of no use behind the cut.
+    `sibling_hash` (`never_seen`): what followed the same prefix the last time, in `by_request_id`. Of an eviction:
+    `evicted_step`, `since_ns` ago, by the store of `by_request_id`, `age_ns` after it had been stored; `was_owned`: a
+    running request had it on the GPU then, so that a re-store could have kept it.
     """
 
     kind: ClassVar[str] = "lookup"
@@ -47,6 +55,7 @@ class Lookup(Event):
     num_tokens: int
     gpu_hit_tokens: int
     cpu_hit_tokens: int
+    restored_hit_tokens: int
     num_blocks: int
     tail_hash: bytes | None
     cut_index: int | None
@@ -54,12 +63,59 @@ class Lookup(Event):
     num_attempts: int
     is_resumed: bool
     is_skipped: bool
+    cause: str | None = None
+    cause_detail: str | None = None
+    lost_tokens: int = 0
+    behind_tokens: int = 0
+    sibling_hash: bytes | None = None
+    by_request_id: str | None = None
+    evicted_step: int | None = None
+    since_ns: int | None = None
+    age_ns: int | None = None
+    was_owned: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LookupWaits(Event):
+    """A request was looked up and could not be admitted; what was found of it in the CPU tier stays pinned until it is
+    asked for again. Told in the step of the first try, and whenever a later one finds something else."""
+
+    kind: ClassVar[str] = "lookup_waits"
+    request_id: str
+    num_tokens: int
+    gpu_hit_tokens: int
+    cpu_hit_tokens: int
+    num_blocks: int
+    tail_hash: bytes | None
+    num_attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksMissed(Event):
+    """A lookup wanted blocks that the CPU tier had held and evicted: its cut, or behind it. They were evicted together.
+
+    `evicted_step` and `since_ns` (the time since) are the eviction's, `by_request_id` is whose store took their place;
+    `is_by_restore`: that store was a re-store; `num_owned`: how many a running request owned then.
+    """
+
+    kind: ClassVar[str] = "blocks_missed"
+    request_id: str
+    by_request_id: str | None
+    kv_group: int
+    first_index: int
+    num_blocks: int
+    tail_hash: bytes
+    head_hash: bytes
+    evicted_step: int
+    since_ns: int
+    num_owned: int
+    is_by_restore: bool
 
 
 @dataclass(frozen=True, slots=True)
 class BlocksStored(Event):
-    """A copy GPU to CPU was completed and its hashes can be found from now on. `scheduled_step`: when it was
-    ordered."""
+    """A copy GPU to CPU was completed and its hashes can be found from now on. `scheduled_step`: when it was ordered;
+    `copy_ns`: what the worker took for it, its share of the copy that it was part of; None where it is not measured."""
 
     kind: ClassVar[str] = "blocks_stored"
     request_id: str | None
@@ -71,6 +127,7 @@ class BlocksStored(Event):
     cpu_block_ids: tuple[int, ...]
     num_bytes: int
     scheduled_step: int
+    copy_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +144,15 @@ class BlocksRestored(Event):
     cpu_block_ids: tuple[int, ...]
     num_bytes: int
     scheduled_step: int
+    copy_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BlocksEvicted(Event):
     """Hashes can no longer be found in the CPU tier. `request_id` is a running request that owns them, if any;
     `by_request_id` the one whose store took their place; `num_owned` how many of them a running request still owns;
-    `age_ns` the time since the oldest of them was stored."""
+    `age_ns` the time since the oldest of them was stored; `num_loaded` how many were hit since; `num_restored` how many
+    were there thanks to a re-store; `is_by_restore`: it was a re-store that took their place."""
 
     kind: ClassVar[str] = "blocks_evicted"
     request_id: str | None
@@ -106,11 +165,15 @@ class BlocksEvicted(Event):
     cpu_block_ids: tuple[int, ...]
     num_owned: int
     age_ns: int | None
+    num_loaded: int = 0
+    num_restored: int = 0
+    is_by_restore: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class BlocksLoaded(Event):
-    """A copy CPU to GPU was completed for a request's lookup hit."""
+    """A copy CPU to GPU was completed for a request's lookup hit. `num_restored`: blocks of it that were there thanks
+    to a re-store; `copy_ns` as of `BlocksStored`."""
 
     kind: ClassVar[str] = "blocks_loaded"
     request_id: str
@@ -122,6 +185,8 @@ class BlocksLoaded(Event):
     cpu_block_ids: tuple[int, ...]
     num_bytes: int
     scheduled_step: int
+    copy_ns: int | None = None
+    num_restored: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +201,8 @@ class BlocksDropped(Event):
     first_index: int | None
     num_blocks: int
     reason: str
+    tail_hash: bytes | None = None
+    head_hash: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +301,9 @@ class StepTaken:
 
     Counts are blocks. `num_stored`, `num_restored` and `num_loaded` were ordered in this step; `num_evicted` left the
     CPU tier in it. `num_restorable`: lost blocks of running requests that wait to be copied again. `hook_ns`: time
-    spent in the connector's `build_connector_meta`, stock work included.
+    spent in the connector's `build_connector_meta`, stock work included. `previous_ns`: time since the step before
+    began, in which that one scheduled `previous_tokens` for `previous_running` requests; None where the engine had been
+    idle meanwhile. `num_forgotten`: hashes that the directory of seen hashes has had to forget so far.
     """
 
     num_running: int
@@ -249,15 +318,21 @@ class StepTaken:
     cpu_blocks_in_flight: int
     gpu_blocks_free: int
     hook_ns: int
+    previous_ns: int | None = None
+    previous_tokens: int | None = None
+    previous_running: int | None = None
+    num_forgotten: int = 0
 
 
 EVENT_TYPES: tuple[type[Event], ...] = (
     RequestStarted,
     Lookup,
+    LookupWaits,
     BlocksStored,
     BlocksRestored,
     BlocksEvicted,
     BlocksLoaded,
+    BlocksMissed,
     BlocksDropped,
     CursorMoved,
     RequestPreempted,

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from connector.causes import Finding
+from connector.directory import Directory
 from connector.events import (
     BlocksDropped,
     BlocksEvicted,
     BlocksLoaded,
+    BlocksMissed,
     BlocksRestored,
     BlocksStored,
     CacheReset,
@@ -20,6 +23,7 @@ from connector.events import (
     Event,
     Fault,
     Lookup,
+    LookupWaits,
     RequestFinished,
     RequestPreempted,
     RequestStarted,
@@ -74,6 +78,19 @@ class Copy:
     scheduled_step: int
     cpu_block_id: int = -1
     stored_ns: int = 0
+    copy_ns: int | None = None
+    num_loads: int = 0
+
+
+@dataclass(slots=True)
+class _Tried:
+    """A lookup that is not admitted yet. `hits`: tokens on the GPU and in the CPU tier at the newest try; `told`: what
+    of it the log knows."""
+
+    request: RequestView
+    num_attempts: int = 0
+    hits: tuple[int, int] = (0, 0)
+    told: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -88,8 +105,11 @@ class Eviction:
 class Journal:
     """Writes one engine's story to its recorder. `hash_block_size` in tokens, `block_bytes` over all layers."""
 
-    def __init__(self, recorder: Recorder, hash_block_size: int, block_bytes: int, memory: int) -> None:
+    def __init__(
+        self, recorder: Recorder, directory: Directory, hash_block_size: int, block_bytes: int, memory: int
+    ) -> None:
         self._recorder = recorder
+        self._directory = directory
         self._hash_block_size = hash_block_size
         self._block_bytes = block_bytes
         self._memory = memory
@@ -97,11 +117,15 @@ class Journal:
         self._told_before: set[bytes] = set()
         self._gaps_seen = 0
         self._unfinished: set[str] = set()
-        self._lookups: dict[str, tuple[int, int]] = {}
+        self._lookups: dict[str, _Tried] = {}
         self._awaiting_first_token: dict[str, RequestView] = {}
         self._ttft_ns: dict[str, int] = {}
         self._last_step_ns = 0
         self.num_faults = 0
+        self.was_idle = True
+        """Whether the engine had nothing to do at some time since this was set to False."""
+        self.on_event: Callable[[Event], None] | None = None
+        """Told of every event that is recorded."""
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -120,21 +144,55 @@ class Journal:
             )
         )
 
-    def lookup_tried(self, request_id: str, gpu_hit_tokens: int) -> None:
+    def lookup_tried(self, request: RequestView, gpu_hit_tokens: int, cpu_hit_tokens: int) -> None:
         """Both tiers were asked. It counts once the request is admitted: until then the scheduler may ask again."""
-        attempts = self._lookups.get(request_id, (0, 0))[1]
-        self._lookups[request_id] = (gpu_hit_tokens, attempts + 1)
+        tried = self._lookups.get(request.request_id)
+        if tried is None:
+            tried = self._lookups[request.request_id] = _Tried(request)
+        tried.num_attempts += 1
+        tried.hits = (gpu_hit_tokens, cpu_hit_tokens)
 
-    def request_admitted(self, request: RequestView, cpu_hit_tokens: int) -> None:
-        found = self._lookups.pop(request.request_id, None)
-        if found is None:
-            return  # a load has arrived and the request is scheduled on: no second lookup
-        gpu_hit_tokens, attempts = found
+    def note_waiting(self) -> None:
+        """The step is scheduled: who was looked up and not admitted waits."""
+        for request_id, tried in self._lookups.items():
+            if tried.hits == tried.told:
+                continue
+            tried.told = tried.hits
+            hashes = tried.request.block_hashes
+            self._record(
+                LookupWaits(
+                    request_id=request_id,
+                    num_tokens=tried.request.num_tokens,
+                    gpu_hit_tokens=tried.hits[0],
+                    cpu_hit_tokens=tried.hits[1],
+                    num_blocks=len(hashes),
+                    tail_hash=hashes[-1] if hashes else None,
+                    num_attempts=tried.num_attempts,
+                )
+            )
+
+    def take_lookup(self, request_id: str) -> tuple[int, int] | None:
+        """(tokens found on the GPU, attempts) of the lookup that a request is admitted with. None where it has none: a
+        load has arrived, and the request is scheduled on."""
+        tried = self._lookups.pop(request_id, None)
+        return None if tried is None else (tried.hits[0], tried.num_attempts)
+
+    def request_admitted(
+        self,
+        request: RequestView,
+        lookup: tuple[int, int],
+        cpu_hit_tokens: int,
+        restored_hit_tokens: int,
+        finding: Finding,
+    ) -> None:
+        """The lookup counts now. `finding` says why it ended where it did."""
+        gpu_hit_tokens, attempts = lookup
         self.tell_chain(request)
         hashes = request.block_hashes
         cut = (gpu_hit_tokens + cpu_hit_tokens) // self._hash_block_size
         # The last token is always computed, so a last block that it completes could not have been used.
         usable = min((request.num_tokens - 1) // self._hash_block_size, len(hashes))
+        gone, now = finding.eviction, time.monotonic_ns()
         is_cut = cut < usable and not request.skip_reading_prefix_cache
         self._record(
             Lookup(
@@ -142,6 +200,7 @@ class Journal:
                 num_tokens=request.num_tokens,
                 gpu_hit_tokens=gpu_hit_tokens,
                 cpu_hit_tokens=cpu_hit_tokens,
+                restored_hit_tokens=restored_hit_tokens,
                 num_blocks=len(hashes),
                 tail_hash=hashes[-1] if hashes else None,
                 cut_index=cut if is_cut else None,
@@ -149,8 +208,34 @@ class Journal:
                 num_attempts=attempts,
                 is_resumed=request.num_preemptions > 0,
                 is_skipped=request.skip_reading_prefix_cache,
+                cause=finding.cause,
+                cause_detail=finding.detail,
+                lost_tokens=finding.lost_blocks * self._hash_block_size,
+                behind_tokens=finding.behind_blocks * self._hash_block_size,
+                sibling_hash=finding.sibling,
+                by_request_id=finding.by_request_id,
+                evicted_step=gone.step if gone else None,
+                since_ns=now - gone.at_ns if gone else None,
+                age_ns=gone.age_ns if gone else None,
+                was_owned=gone.owner is not None if gone else None,
             )
         )
+        for run in finding.missed:
+            self._record(
+                BlocksMissed(
+                    request_id=request.request_id,
+                    by_request_id=run.eviction.by_request_id,
+                    kv_group=run.group,
+                    first_index=run.first_index,
+                    num_blocks=len(run.keys),
+                    tail_hash=hash_of(run.keys[-1]),
+                    head_hash=hash_of(run.keys[0]),
+                    evicted_step=run.eviction.step,
+                    since_ns=now - run.eviction.at_ns,
+                    num_owned=run.num_owned,
+                    is_by_restore=run.eviction.is_by_restore,
+                )
+            )
         if request.num_output_tokens == 0:
             self._awaiting_first_token[request.request_id] = request
 
@@ -172,6 +257,7 @@ class Journal:
         now = time.time()
         self._unfinished.discard(request_id)
         self._recorder.num_unfinished = len(self._unfinished)
+        self.was_idle |= not self._unfinished
         self._lookups.pop(request_id, None)
         if self._awaiting_first_token.pop(request_id, None) is not None and request.num_output_tokens:
             self._ttft_ns[request_id] = _since(request.arrival_time, now)
@@ -205,6 +291,7 @@ class Journal:
             new -= 1
         if new == len(hashes):
             return
+        self._directory.tell(request.request_id, hashes)
         fresh = tuple(hashes[new:])
         if self._recorder.record(ChainExtended(hashes[new - 1] if new else None, new, fresh)):
             self._told.update(fresh)
@@ -229,10 +316,13 @@ class Journal:
                     cpu_block_ids=tuple(c.cpu_block_id for c in run),
                     num_bytes=len(run) * self._block_bytes,
                     scheduled_step=run[0].scheduled_step,
+                    copy_ns=_sum_ns(c.copy_ns for c in run),
                 )
             )
 
-    def load_done(self, request_id: str, copies: Iterable[Copy], scheduled_step: int) -> None:
+    def load_done(
+        self, request_id: str, copies: Iterable[Copy], scheduled_step: int, copy_ns_per_block: float | None
+    ) -> None:
         """A request's CPU hits were copied back to the GPU."""
         for run in _runs(copies, _same_chain):
             self._record(
@@ -246,10 +336,12 @@ class Journal:
                     cpu_block_ids=tuple(c.cpu_block_id for c in run),
                     num_bytes=len(run) * self._block_bytes,
                     scheduled_step=scheduled_step,
+                    copy_ns=None if copy_ns_per_block is None else round(copy_ns_per_block * len(run)),
+                    num_restored=sum(c.is_restore for c in run),
                 )
             )
 
-    def evicted(self, evictions: Iterable[Eviction], by_request_id: str | None) -> None:
+    def evicted(self, evictions: Iterable[Eviction], by_request_id: str | None, *, is_by_restore: bool) -> None:
         now = time.monotonic_ns()
         for run in _runs(evictions, lambda a, b: a.owner == b.owner and _same_chain(a.copy, b.copy)):
             copies = [e.copy for e in run]
@@ -266,13 +358,18 @@ class Journal:
                     cpu_block_ids=tuple(c.cpu_block_id for c in copies),
                     num_owned=sum(e.owner is not None for e in run),
                     age_ns=now - oldest if oldest else None,
+                    num_loaded=sum(c.num_loads > 0 for c in copies),
+                    num_restored=sum(c.is_restore for c in copies),
+                    is_by_restore=is_by_restore,
                 )
             )
 
-    def dropped(
-        self, request_id: str | None, group: int, first_index: int | None, num_blocks: int, reason: str
-    ) -> None:
-        self._record(BlocksDropped(request_id, group, first_index, num_blocks, reason))
+    def dropped(self, request_id: str | None, group: int, first_index: int, keys: Sequence[bytes], reason: str) -> None:
+        """Neighbouring blocks of a chain have no copy."""
+        head, tail = hash_of(keys[0]), hash_of(keys[-1])
+        self._record(BlocksDropped(request_id, group, first_index, len(keys), reason, tail_hash=tail, head_hash=head))
+        for key in keys:
+            self._directory.dropped(key, reason)
 
     def cache_reset(self, num_blocks: int) -> None:
         self._record(CacheReset(num_blocks))
@@ -293,10 +390,17 @@ class Journal:
 
     def _record(self, event: Event) -> None:
         self._recorder.record(event)
+        if self.on_event is not None:
+            self.on_event(event)
 
 
 def _since(start: float, now: float) -> int:
     return max(0, int((now - start) * 1e9))
+
+
+def _sum_ns(times: Iterable[int | None]) -> int | None:
+    known = [t for t in times if t is not None]
+    return sum(known) if known else None
 
 
 def _same_chain(a: Copy, b: Copy) -> bool:

@@ -6,13 +6,24 @@ Engine ring.
 
 from typing import TYPE_CHECKING, Any
 
+from vllm.utils.math_utils import cdiv
 from vllm.v1.core.kv_cache_utils import (
     generate_block_hash_extra_keys,
     make_block_hash_with_group_id,
     maybe_convert_block_hash,
     resolve_block_hashes,
 )
+from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
+    FullAttentionSpec,
+    KVCacheSpec,
+    MambaSpec,
+    SlidingWindowSpec,
+    UniformTypeKVCacheSpecs,
+)
 from vllm.v1.simple_kv_offload.manager import BlockStoreMeta, SimpleCPUOffloadScheduler
+
+from connector.causes import Group
 
 if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_utils import BlockHashList
@@ -25,6 +36,7 @@ class Layout:
     Attributes:
         block_sizes: tokens a block of each group holds.
         groups: the groups whose block tables only grow, so that a position names a block, and which can be hit at all.
+        hit_groups: all that a hit must satisfy, full attention first.
     """
 
     def __init__(self, manager: SimpleCPUOffloadScheduler) -> None:
@@ -33,6 +45,12 @@ class Layout:
         managers = manager.cpu_coordinator.single_type_managers
         cacheable = sorted(manager.prefix_cacheable_group_ids)
         self.groups = tuple(g for g in cacheable if managers[g].has_positionally_stable_blocks)
+
+        specs = [group.kv_cache_spec for group in manager.cpu_kv_cache_config.kv_cache_groups]
+        self.hit_groups = [
+            Group(g, kind_of(specs[g]), max(1, self.block_sizes[g] // self._hash_block_size), blocks_needed(specs[g]))
+            for g in sorted(cacheable, key=lambda g: (blocks_needed(specs[g]) is not None, g))
+        ]
 
     def hashes(self, request: "Request", group: int) -> "BlockHashList":
         """The hash that each full block of the request should have in this group, head first."""
@@ -70,3 +88,30 @@ class Layout:
             extra_keys=extra_keys,
             block_size=event_block_size,
         )
+
+
+def _one(spec: KVCacheSpec) -> KVCacheSpec:
+    return next(iter(spec.kv_cache_specs.values())) if isinstance(spec, UniformTypeKVCacheSpecs) else spec
+
+
+def kind_of(spec: KVCacheSpec) -> str:
+    """The name of vLLM's spec, of one layer."""
+    return type(_one(spec)).__name__
+
+
+def window_of(spec: KVCacheSpec) -> int | None:
+    """Tokens that a layer of this group looks back; None where it looks at all."""
+    one = _one(spec)
+    return one.sliding_window if isinstance(one, SlidingWindowSpec) else None
+
+
+def blocks_needed(spec: KVCacheSpec) -> int | None:
+    """How many of the last blocks a prefix hit needs of this group; None where it needs all."""
+    one = _one(spec)
+    if isinstance(one, SlidingWindowSpec):
+        return cdiv(one.sliding_window - 1, one.block_size)
+    if isinstance(one, ChunkedLocalAttentionSpec):
+        return cdiv(one.attention_chunk_size, one.block_size)
+    if isinstance(one, MambaSpec):
+        return 1
+    return None if isinstance(one, FullAttentionSpec) else 0

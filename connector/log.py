@@ -1,6 +1,6 @@
 """The log: one SQLite file in WAL mode. Open it to write, to read, to change the policy; append a batch.
 
-Log ring: SQLAlchemy, `connections` (the pragmas), `tables`, `events`, `policy`.
+Log ring: SQLAlchemy, `connections` (the pragmas), `tables`, `rollups`, `events`, `policy`.
 """
 
 import fcntl
@@ -22,6 +22,7 @@ from connector import tables
 from connector.connections import connect_read_only, make_engine
 from connector.events import EVENT_TYPES, ChainExtended, Event, StepTaken
 from connector.policy import Policy, VersionedPolicy
+from connector.rollups import Rollups
 
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
 
@@ -298,7 +299,7 @@ _INSERT_HASH = "INSERT OR IGNORE INTO block_hashes (engine_id, hash, parent_hash
 
 
 def append(conn: Connection, engine_id: int, items: Sequence[Stamped]) -> int:
-    """Write a batch in its order, inside the caller's transaction, and return the last event's `seq`.
+    """Write a batch in its order and its sums, inside the caller's transaction, and return the last event's `seq`.
 
     Rows go in through the driver's `executemany`: 3 to 8 µs of processor time each, by their width, where Core's insert
     objects cost three times that (`tests/bench/log_cost.py`), and the driver lets other threads run at every row.
@@ -307,22 +308,27 @@ def append(conn: Connection, engine_id: int, items: Sequence[Stamped]) -> int:
     rows: defaultdict[type[Event], list[tuple[Any, ...]]] = defaultdict(list)
     hashes: list[tuple[int, bytes, bytes | None, int]] = []
     steps: list[tuple[Any, ...]] = []
+    rollups = Rollups(conn, engine_id)
     for step, monotonic_ns, wall_ns, item in items:
         if isinstance(item, ChainExtended):
             parents = (item.parent_hash, *item.hashes)
             hashes.extend((engine_id, h, parents[i], item.first_depth + i) for i, h in enumerate(item.hashes))
         elif isinstance(item, StepTaken):
             steps.append((engine_id, step, monotonic_ns, wall_ns, *_step_values(item)))
+            rollups.add_step(step, wall_ns, item)
         else:
             seq += 1
             kind = type(item)
             rows[kind].append((seq, engine_id, step, monotonic_ns, wall_ns, *_INSERTS[kind][1](item)))
+            rollups.add(wall_ns, kind, item)
     if hashes:
         conn.exec_driver_sql(_INSERT_HASH, hashes)
     for kind, kind_rows in rows.items():
         conn.exec_driver_sql(_INSERTS[kind][0], kind_rows)
     if steps:
         conn.exec_driver_sql(_INSERT_STEP, steps)
+    # Last, so that a row that SQLite refuses is not in the sums.
+    rollups.write(conn)
     return seq
 
 

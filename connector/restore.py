@@ -289,7 +289,7 @@ class Restorer:
         self._tier.choose(copies)
         if self._budget_left is not None:
             self._budget_left -= len(chosen)
-        self._tier.drain_evictions(chosen[0].request_id)
+        self._tier.drain_evictions(chosen[0].request_id, is_by_restore=True)
 
     # --- first stores -----------------------------------------------------------------------------------------------
 
@@ -378,17 +378,24 @@ class Restorer:
             hashes = self._layout.hashes(request, g)
             cacheable = self._m.cpu_coordinator.get_num_cacheable_tokens(confirmed, g)
             ready = min(len(block_ids[g]), cacheable // self._layout.block_sizes[g], len(hashes))
-            left: list[int] = []
+            left: list[tuple[int, int, bytes]] = []
             for i in range(state.num_stored_blocks[g], ready):
                 found = self._gpu_block_at(block_ids[g][i], hashes, g, i)
                 if found is not None and self._is_missing(*found):
-                    left.append(i)
-            if left:
-                self._journal.dropped(request.request_id, g, left[0], len(left), reason)
+                    left.append((g, i, found[1]))
+            self._drop(request.request_id, left, reason)
         if self.policy.enabled:
-            lost = [b for b in self._owners.lost_of(request.request_id) if isinstance(b.owners, str)]
-            if lost:
-                self._journal.dropped(request.request_id, lost[0].group, lost[0].index, len(lost), reason)
+            lost = (b for b in self._owners.lost_of(request.request_id) if isinstance(b.owners, str))
+            self._drop(request.request_id, [(b.group, b.index, b.key) for b in lost], reason)
+
+    def _drop(self, request_id: str, blocks: list[tuple[int, int, bytes]], reason: str) -> None:
+        """Tell of blocks (group, index, key), in order, as runs of neighbours."""
+        start = 0
+        for n in range(1, len(blocks) + 1):
+            if n == len(blocks) or blocks[n][:2] != (blocks[n - 1][0], blocks[n - 1][1] + 1):
+                group, index, _ = blocks[start]
+                self._journal.dropped(request_id, group, index, [key for _, _, key in blocks[start:n]], reason)
+                start = n
 
     def own_again(self) -> None:
         """Build the owners' index anew from the cursors, and look at each block once."""

@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, Any
 from vllm.logger import init_logger
 from vllm.v1.simple_kv_offload.manager import SimpleCPUOffloadScheduler, StoreRequestState, TransferMeta
 
+from connector.directory import Directory
 from connector.engine_row import policy_applied
 from connector.events import StepTaken
 from connector.journal import Copy, Journal
 from connector.layout import Layout
+from connector.lookups import Lookups
 from connector.observer import EvictionObserver
 from connector.owners import OwnerIndex
 from connector.policy import Policy, VersionedPolicy
 from connector.recorder import Recorder
 from connector.restore import Restorer, Selection
 from connector.tier import Tier
+from connector.timing import CopyTimes, PreviousStep
 from connector.worker_meta import ReStoreWorkerMetadata
 
 if TYPE_CHECKING:
@@ -40,6 +43,12 @@ MAX_FAILED_COPIES_IN_A_ROW = 10
 OFF = Policy(enabled=False)
 # Hashes that the log was told, remembered so that each is told once: this many, and four for each block of both pools.
 HASH_MEMORY = 65_536
+
+
+def directory_capacity(manager: SimpleCPUOffloadScheduler) -> int:
+    """How many hashes an engine remembers to have seen."""
+    return HASH_MEMORY + 4 * (manager.cpu_block_pool.num_gpu_blocks + manager.kv_cache_config.num_blocks)
+
 
 _stock_select = SimpleCPUOffloadScheduler._select_eager_blocks_to_store
 
@@ -61,15 +70,19 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         assert pool.metrics_collector is None
         num_blocks = pool.num_gpu_blocks
         block_bytes = self.cpu_kv_cache_config.kv_cache_tensors[0].size // num_blocks
-        memory = HASH_MEMORY + 4 * (num_blocks + self.kv_cache_config.num_blocks)
+        memory = directory_capacity(self)
         self._recorder = recorder
         self._versioned = recorder.policy
-        self._journal = Journal(recorder, self.hash_block_size, block_bytes, memory)
+        self._directory = Directory(memory, len(self.group_block_sizes))
+        self._journal = Journal(recorder, self._directory, self.hash_block_size, block_bytes, memory)
         self._owners = OwnerIndex()
         observer = EvictionObserver(self._fault)
         pool.metrics_collector = observer  # type: ignore[assignment]
-        self._tier = Tier(self, observer, self._owners, self._journal)
-        self._restorer = Restorer(self, Layout(self), self._owners, self._tier, self._journal, self._versioned.policy)
+        layout = Layout(self)
+        self._tier = Tier(self, observer, self._owners, self._directory, self._journal)
+        self._lookups = Lookups(self, layout, self._tier, self._directory, self._journal)
+        self._stored_groups = [(g, layout.block_sizes[g]) for g in layout.groups]
+        self._restorer = Restorer(self, layout, self._owners, self._tier, self._journal, self._versioned.policy)
         self._is_broken = False
         self._faulty: set[str] = set()
         self._failed_in_a_row = 0
@@ -77,17 +90,22 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         self._failed_loads: set[str] = set()
         self._completing: list[Copy | None] | None = None
         self._load_steps: dict[str, int] = {}
+        self._copy_times = CopyTimes()
+        self._previous = PreviousStep()
 
     def bind_kv_cache_manager(self, kv_cache_manager: "KVCacheManager") -> None:
         """vLLM's scheduler has built its block tables."""
         managers = kv_cache_manager.coordinator.single_type_managers
-        self._restorer.bind_block_tables([manager.req_to_blocks for manager in managers])
+        tables = [manager.req_to_blocks for manager in managers]
+        self._restorer.bind_block_tables(tables)
+        self._lookups.bind_block_tables(tables)
 
     # --- hooks: requests --------------------------------------------------------------------------------------------
 
     def on_new_request(self, request: "Request") -> None:
         """The scheduler took a request in."""
         try:
+            self._lookups.arrived(request)
             self._journal.request_started(request)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("on_new_request", e)
@@ -98,7 +116,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         try:
             if had_pin:
                 self._restorer.admission.tier_changed()
-            self._journal.lookup_tried(request.request_id, num_computed_tokens)
+            self._journal.lookup_tried(request, num_computed_tokens, found[0] or 0)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("get_num_new_matched_tokens", e)
         return found
@@ -108,7 +126,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         try:
             self._restorer.admission.tier_changed()
             self._owners.admit(request.request_id)
-            self._journal.request_admitted(request, num_external_tokens)
+            self._lookups.admitted(request, num_external_tokens)
             if request.request_id in self._reqs_to_load:
                 # The load leaves with the metadata of the step that is being scheduled.
                 self._load_steps.setdefault(request.request_id, self._recorder.step + 1)
@@ -121,6 +139,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             self._restorer.admission.tier_changed()
             self._owners.forget(request.request_id)
             self._journal.request_finished(request, request.status.name)
+            self._lookups.ended(request.request_id)
             if request.request_id not in self._reqs_to_load:
                 self._load_steps.pop(request.request_id, None)  # its load was never handed to a worker
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
@@ -152,9 +171,11 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         started_ns = time.perf_counter_ns()
         try:
             self._restorer.step, versioned = self._recorder.begin_step()
+            self._tier.step = self._restorer.step
             if versioned is not self._versioned:
                 self._obey(versioned)
             self._restorer.admission.begin_step()
+            self._journal.note_waiting()
             self._note_preemptions(scheduler_output)
             self._tier.drain_evictions(None)
             if self._restorer.policy.enabled:
@@ -179,7 +200,15 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
     def _select_eager_blocks_to_store(
         self, state: StoreRequestState, block_ids_by_group: tuple[list[int], ...]
     ) -> Selection:
-        # Called for every scheduled request in every step: what is not needed is not done.
+        # Called for every scheduled request in every step, and nearly always no block has become ready since: seeing
+        # that costs a fraction of what stock's own look does, and the answer is the same.
+        request, stored = state.request, state.num_stored_blocks
+        confirmed = request.num_computed_tokens - request.num_output_placeholders
+        for g, size in self._stored_groups:
+            if confirmed >= (stored[g] + 1) * size:
+                break
+        else:
+            return [], [0] * len(stored), [] if self.enable_kv_cache_events else None
         try:
             if self._restorer.last_chooser is not None:
                 self._drain_evictions()
@@ -215,6 +244,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         is_live = event_idx in self._store_event_to_blocks
         failure = self._failed_events.pop(event_idx, None)
         copies = self._tier.copies_over(event_idx)
+        copy_ns = self._copy_times.take_store(event_idx)
         if failure is not None and is_live:
             self._give_up_store(event_idx, copies, failure)
             return
@@ -226,7 +256,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         if is_live:
             try:
                 self._failed_in_a_row = 0
-                self._tier.copies_found(copies)
+                self._tier.copies_found(copies, copy_ns)
             except Exception as e:  # noqa: BLE001 - boundary to vLLM
                 self._fault("store_completion", e)
 
@@ -351,6 +381,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         meta = connector_output.kv_connector_worker_meta
         if isinstance(meta, ReStoreWorkerMetadata):
             self._failed_events.update(meta.failed_store_events)
+            self._copy_times.note(meta)
         # One rank may say that a load failed steps before the last one says that it is over.
         loads = self._reqs_to_load.keys() | self._abandoned_reqs_to_load.keys()
         self._failed_loads.update(loads & connector_output.failed_recving)
@@ -371,7 +402,12 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
                 self.cpu_block_pool.evict_blocks(set(load.transfer_meta.cpu_block_ids))
                 self._tier.drain_evictions(None)
             else:
-                self._tier.loaded(request_id, load.transfer_meta.cpu_block_ids, step)
+                per_block = self._copy_times.load_ns_per_block(load.load_event)
+                self._tier.loaded(request_id, load.transfer_meta.cpu_block_ids, step, per_block)
+        if self._copy_times.loads:
+            loads = (*self._reqs_to_load.values(), *self._abandoned_reqs_to_load.values())
+            over = connector_output.finished_recving or ()
+            self._copy_times.keep_loads({s.load_event for s in loads if s.request.request_id not in over})
 
     def _note_step(
         self,
@@ -381,15 +417,26 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         started_ns: int,
     ) -> None:
         num_evicted = self._tier.take_num_evicted()
-        if not self._journal.wants_step(is_quiet=not (copies or meta.load_gpu_blocks or num_evicted)):
+        num_running, num_tokens = (
+            len(scheduler_output.num_scheduled_tokens),
+            scheduler_output.total_num_scheduled_tokens,
+        )
+        previous = self._previous
+        self._previous = PreviousStep(started_ns, num_tokens, num_running)
+        was_idle, self._journal.was_idle = self._journal.was_idle, False
+        if was_idle:
+            previous = PreviousStep()
+        if not self._journal.wants_step(
+            is_quiet=not (copies or meta.load_gpu_blocks or num_evicted or previous.is_prefill)
+        ):
             return
         num_restored = sum(1 for c in copies if c is not None and c.is_restore)
         num_resident, num_in_flight = self._tier.num_resident, self._tier.num_in_flight
         assert self._gpu_block_pool is not None
         self._journal.step_taken(
             StepTaken(
-                num_running=len(scheduler_output.num_scheduled_tokens),
-                num_scheduled_tokens=scheduler_output.total_num_scheduled_tokens,
+                num_running=num_running,
+                num_scheduled_tokens=num_tokens,
                 num_stored=len(copies) - num_restored,
                 num_restored=num_restored,
                 num_loaded=len(meta.load_gpu_blocks),
@@ -400,5 +447,9 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
                 cpu_blocks_in_flight=num_in_flight,
                 gpu_blocks_free=self._gpu_block_pool.get_num_free_blocks(),
                 hook_ns=time.perf_counter_ns() - started_ns,
+                previous_ns=previous.ns_until(started_ns),
+                previous_tokens=previous.num_tokens,
+                previous_running=previous.num_running,
+                num_forgotten=self._directory.num_forgotten,
             )
         )

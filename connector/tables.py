@@ -11,6 +11,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -41,12 +42,15 @@ engines = Table(
     Column("num_gpu_blocks", Integer, nullable=False),
     Column("num_cpu_blocks", Integer, nullable=False, comment="Usable ones: vLLM's null block is not counted"),
     Column("block_bytes", BigInteger, nullable=False, comment="Bytes of one block, all layers of one rank"),
-    Column("kv_groups", Text, nullable=False, comment="JSON: [{block_size, kind, is_prefix_cacheable}], by group"),
+    Column(
+        "kv_groups", Text, nullable=False, comment="JSON: [{block_size, kind, is_prefix_cacheable, window}], by group"
+    ),
     Column("restore_support", Text, nullable=False, comment="'yes', or why this engine cannot re-store"),
     Column("started_wall_ns", BigInteger, nullable=False),
     Column("started_monotonic_ns", BigInteger, nullable=False),
     Column("heartbeat_wall_ns", BigInteger, nullable=False, comment="Written about once a second while it lives"),
     Column("stopped_wall_ns", BigInteger, comment="NULL while it runs, or after it was killed"),
+    Column("directory_capacity", Integer, comment="Hashes that the engine remembers to have seen; NULL before it did"),
 )
 
 policies = Table(
@@ -91,6 +95,10 @@ steps = Table(
     Column("cpu_blocks_in_flight", Integer, nullable=False),
     Column("gpu_blocks_free", Integer, nullable=False),
     Column("hook_ns", BigInteger, nullable=False),
+    Column("previous_tokens", Integer),
+    Column("previous_running", Integer),
+    Column("num_forgotten", Integer),
+    Column("previous_ns", BigInteger, comment="Since the step before began; NULL after idleness"),
     Index("steps_by_wall", "wall_ns"),
     sqlite_with_rowid=False,
 )
@@ -142,10 +150,77 @@ events = Table(
     Column("origin", Text),
     Column("message", Text),
     Column("num_faults", Integer),
+    Column("restored_hit_tokens", Integer, comment="NULL in rows from before it was counted"),
+    Column("cause", Text),
+    Column("cause_detail", Text),
+    Column("lost_tokens", Integer),
+    Column("behind_tokens", Integer),
+    Column("sibling_hash", LargeBinary),
+    Column("evicted_step", Integer),
+    Column("since_ns", BigInteger),
+    Column("was_owned", Boolean),
+    Column("num_loaded", Integer),
+    Column("num_restored", Integer),
+    Column("is_by_restore", Boolean),
+    Column("copy_ns", BigInteger, comment="NULL where the worker does not measure"),
     Index("events_by_kind", "kind", "wall_ns"),
     Index("events_by_request", "request_id", "seq"),
     Index("events_by_head", "head_hash", sqlite_where=text("head_hash IS NOT NULL")),
+    Index("events_applied", "engine_id", "seq", sqlite_where=text("kind = 'policy_applied'")),
+    Index("events_finished", "wall_ns", "ttft_ns", sqlite_where=text("kind = 'request_finished'")),
     sqlite_autoincrement=True,
+)
+
+BIN_EDGES_NS = tuple(round(10 ** (8 + i / 2)) for i in range(10))
+"""Where the bins of both histograms end: 0.1 s, 0.32 s, 1 s, … 3162 s. Bin `i` ends before edge `i`, the last never."""
+NUM_BINS = len(BIN_EDGES_NS) + 1
+
+SUMS = (
+    # Lookups, without those after a preemption.
+    "num_lookups", "prompt_tokens", "gpu_hit_tokens", "cpu_hit_tokens", "restored_hit_tokens", "lost_tokens",
+    "behind_tokens",
+    "num_started", "num_finished",
+    # `measured`: blocks of copies whose `copy_ns` is known.
+    "stored_blocks", "stored_bytes", "stored_copy_ns", "stored_measured_blocks",
+    "restored_blocks", "restored_bytes", "restored_copy_ns", "restored_measured_blocks",
+    "loaded_blocks", "loaded_bytes", "loaded_copy_ns", "loaded_measured_blocks", "loaded_restored_blocks",
+    # `judged`: evicted blocks of which is known how many were hit; `unhit`: never since they were stored.
+    "evicted_blocks", "evicted_judged_blocks", "evicted_unhit_blocks", "evicted_by_restore_blocks",
+    "dropped_blocks",
+    "missed_blocks", "missed_owned_blocks", "missed_by_restore_blocks",
+    *(f"evicted_age_{i}" for i in range(NUM_BINS)),
+    *(f"missed_since_{i}" for i in range(NUM_BINS)),
+    "prefill_steps",
+)  # fmt: skip
+"""Whole numbers that `rollups` adds up."""
+PREFILL_SUMS = ("prefill_x", "prefill_y", "prefill_xx", "prefill_xy", "prefill_yy")
+"""Over steps that did prefill: x tokens, y seconds. With `prefill_steps`, what a least-squares line needs."""
+
+rollups = Table(
+    "rollups",
+    metadata,
+    Column("second", Integer, primary_key=True, comment="wall_ns / 1,000,000,000 of what is summed up"),
+    Column("engine_id", Integer, ForeignKey("engines.id"), primary_key=True),
+    Column("policy_version", Integer, primary_key=True, comment="That the engine obeyed; -1 before it said so"),
+    *(Column(name, BigInteger, nullable=False) for name in SUMS),
+    *(Column(name, Float, nullable=False) for name in PREFILL_SUMS),
+    Column("last_step", Integer, comment="The last one with a row in this second; NULL where there is none"),
+    Column("cpu_blocks_cached", Integer, comment="After that step"),
+    sqlite_with_rowid=False,
+)
+
+CAUSE_SUMS = ("num_lookups", "prompt_tokens", "lost_tokens", "behind_tokens")
+
+rollup_causes = Table(
+    "rollup_causes",
+    metadata,
+    Column("second", Integer, primary_key=True),
+    Column("engine_id", Integer, ForeignKey("engines.id"), primary_key=True),
+    Column("policy_version", Integer, primary_key=True),
+    Column("cause", Text, primary_key=True, comment="'' where nothing was left to find, or it was not recorded"),
+    Column("cause_detail", Text, primary_key=True, comment="'' where there is none"),
+    *(Column(name, BigInteger, nullable=False) for name in CAUSE_SUMS),
+    sqlite_with_rowid=False,
 )
 
 EVENT_HEADER = ("seq", "engine_id", "step", "monotonic_ns", "wall_ns")

@@ -6,11 +6,12 @@ Engine ring. It follows the pool and tells the owners' index and the journal; it
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from vllm.v1.simple_kv_offload.manager import SimpleCPUOffloadScheduler
 
+from connector.directory import Directory, Evicted
 from connector.journal import Copy, Eviction, Journal, group_of
 from connector.observer import EvictionObserver
 from connector.owners import OwnerIndex
@@ -27,12 +28,19 @@ class Tier:
         num_in_flight: blocks of the tier that copies are being written to.
         num_chosen: blocks of the tier that are set aside for copies which leave with the next metadata.
         num_resident: blocks of the tier whose hash can be found.
+        step: the step that is being built.
     """
 
     def __init__(
-        self, manager: SimpleCPUOffloadScheduler, observer: EvictionObserver, owners: OwnerIndex, journal: Journal
+        self,
+        manager: SimpleCPUOffloadScheduler,
+        observer: EvictionObserver,
+        owners: OwnerIndex,
+        directory: Directory,
+        journal: Journal,
     ) -> None:
         self._m = manager
+        self._directory = directory
         self._observer = observer
         self._owners = owners
         self._journal = journal
@@ -45,6 +53,7 @@ class Tier:
         self.num_resident = 0
         self._num_copies: Counter[bytes] = Counter()
         self._num_evicted = 0
+        self.step = 0
 
     def has(self, key: bytes) -> bool:
         """Whether the tier can answer for this key."""
@@ -85,17 +94,21 @@ class Tier:
         self.keys_in_flight.difference_update(c.key for c in copies if c is not None)
         return copies
 
-    def copies_found(self, copies: Iterable[Copy | None]) -> None:
-        """vLLM has registered the copies of an event: they can be found from now on."""
+    def copies_found(self, copies: Sequence[Copy | None], copy_ns: int | None) -> None:
+        """vLLM has registered the copies of an event: they can be found from now on. `copy_ns`: what the worker took
+        for all of them."""
         now = time.monotonic_ns()
         done: list[Copy] = []
+        share = None if copy_ns is None else copy_ns // len(copies)
         for copy in copies:
             if copy is None:
                 continue
             if self._m.cpu_block_pool.blocks[copy.cpu_block_id].block_hash != copy.key:
-                self._journal.dropped(copy.request_id, copy.group, copy.index, 1, "rehashed")
+                self._journal.dropped(copy.request_id, copy.group, copy.index, [copy.key], "rehashed")
                 continue
             copy.stored_ns = now
+            copy.copy_ns = share
+            self._directory.stored(copy.key)
             self._resident[copy.cpu_block_id] = copy
             self.num_resident += 1
             self._num_copies[copy.key] += 1
@@ -106,8 +119,11 @@ class Tier:
     def copies_lost(self, copies: Iterable[Copy | None]) -> None:
         """The worker could not copy: what running requests own may be copied again, the rest is dropped."""
         for copy in copies:
-            if copy is not None and self._owners.lose(copy.key) is None:
-                self._journal.dropped(copy.request_id, copy.group, copy.index, 1, "copy_failed")
+            if copy is None:
+                continue
+            self._directory.dropped(copy.key, "copy_failed")
+            if self._owners.lose(copy.key) is None:
+                self._journal.dropped(copy.request_id, copy.group, copy.index, [copy.key], "copy_failed")
 
     def _copy_of_unknown(self, gpu_block_id: int) -> Copy | None:
         """A copy that vLLM ordered on a path of its own (a Mamba boundary, a partial tail): placed by what its hash
@@ -124,9 +140,10 @@ class Tier:
 
     # --- what lies in the tier --------------------------------------------------------------------------------------
 
-    def drain_evictions(self, by_request_id: str | None) -> None:
+    def drain_evictions(self, by_request_id: str | None, *, is_by_restore: bool = False) -> None:
         """Take note of hashes that left the tier since the last call, through blocks that `by_request_id` took."""
         evictions: list[Eviction] = []
+        now = time.monotonic_ns()
         for block_id, key in self._observer.drain():
             copy = self._resident[block_id]
             self._resident[block_id] = None
@@ -137,22 +154,36 @@ class Tier:
                     continue  # a twin still answers for this hash
                 del self._num_copies[key]
             # A larger block may answer for it still, as for a boundary within: then nothing was lost.
-            owned = None if self.has(key) else self._owners.lose(key)
+            owner: str | None = None
+            if not self.has(key):
+                owned = self._owners.lose(key)
+                owner = next(self._owners.owners_of(owned)) if owned else None
+                age = now - copy.stored_ns if copy is not None and copy.stored_ns else None
+                self._directory.evicted(key, Evicted(self.step, now, by_request_id, owner, age, is_by_restore))
             if copy is not None:
-                evictions.append(Eviction(copy, next(self._owners.owners_of(owned)) if owned else None))
+                evictions.append(Eviction(copy, owner))
         if evictions:
             self._num_evicted += len(evictions)
-            self._journal.evicted(evictions, by_request_id)
+            self._journal.evicted(evictions, by_request_id, is_by_restore=is_by_restore)
 
     def take_num_evicted(self) -> int:
         """Hashes that were evicted since the last call."""
         count, self._num_evicted = self._num_evicted, 0
         return count
 
-    def loaded(self, request_id: str, cpu_block_ids: Iterable[int], scheduled_step: int) -> None:
-        """A request's CPU hits were copied back to the GPU."""
+    def held(self, cpu_block_ids: Iterable[int]) -> list[Copy]:
+        """What blocks of the tier hold."""
         copies = (self._resident[block_id] for block_id in cpu_block_ids)
-        self._journal.load_done(request_id, [c for c in copies if c is not None], scheduled_step)
+        return [c for c in copies if c is not None]
+
+    def loaded(
+        self, request_id: str, cpu_block_ids: Iterable[int], scheduled_step: int, copy_ns_per_block: float | None
+    ) -> None:
+        """A request's CPU hits were copied back to the GPU."""
+        copies = self.held(cpu_block_ids)
+        for copy in copies:
+            copy.num_loads += 1
+        self._journal.load_done(request_id, copies, scheduled_step, copy_ns_per_block)
 
     def forget_orders(self) -> None:
         """What was chosen and not yet handed to the worker will not be."""
@@ -175,5 +206,6 @@ class Tier:
         self._observer.drain()
         self._resident = [None] * len(self._resident)
         self._num_copies.clear()
+        self._directory.reset()
         self._journal.cache_reset(self.num_resident)
         self.num_resident = 0

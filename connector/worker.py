@@ -6,6 +6,7 @@ cannot run here. The regions that a block is made of, the metadata and the repor
 
 import queue
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ class CopyJob:
     request_ids: list[str] = field(default_factory=list)
     """Of a load: the requests that wait for it."""
     error: str | None = None
+    copy_ns: int = 0
 
 
 def block_regions(kv_caches: dict[str, torch.Tensor], kv_cache_config: "KVCacheConfig") -> list[torch.Tensor]:
@@ -92,6 +94,8 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
         self._failed_load_blocks: set[int] = set()
         self._failed_load_requests: set[str] = set()
         self._failed_stores: dict[int, str] = {}
+        self._store_ns: dict[int, int] = {}
+        self._loads: dict[int, tuple[int, int]] = {}
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
         """Take the engine's KV cache, allocate the CPU tier beside it, and start the copy thread."""
@@ -133,11 +137,15 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
                 self._completed_store_events[job.event] = 1
                 if job.error is not None:
                     self._failed_stores[job.event] = job.error
+                else:
+                    self._store_ns[job.event] = job.copy_ns
                 continue
             self._pending_load_event_indices.discard(job.event)
             loaded.update(job.request_ids)
             if job.error is not None:
                 self._note_failed_load(job)
+            else:
+                self._loads[job.event] = (job.copy_ns, len(job.source_blocks))
         return None, loaded or None
 
     def _note_failed_load(self, job: CopyJob) -> None:
@@ -159,11 +167,11 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
         return failed
 
     def build_connector_worker_meta(self) -> ReStoreWorkerMetadata | None:
-        if not self._completed_store_events:
+        if not self._completed_store_events and not self._loads:
             return None
-        meta = ReStoreWorkerMetadata(self._completed_store_events, self._failed_stores)
+        meta = ReStoreWorkerMetadata(self._completed_store_events, self._failed_stores, self._store_ns, self._loads)
         self._completed_store_events = {}
-        self._failed_stores = {}
+        self._failed_stores, self._store_ns, self._loads = {}, {}, {}
         return meta
 
     def handle_preemptions(self, kv_connector_metadata: "SimpleCPUOffloadMetadata") -> None:
@@ -194,8 +202,10 @@ class HostCopyWorker(SimpleCPUOffloadWorker):
 
     def _copy_loop(self) -> None:
         while (job := self._jobs.get()) is not None:
+            started_ns = time.perf_counter_ns()
             try:
                 self._copy(job)
+                job.copy_ns = time.perf_counter_ns() - started_ns
             except Exception as e:
                 job.error = f"{'store' if job.is_store else 'load'} of {len(job.source_blocks)} blocks: {e}"
                 logger.exception("Copy failed: %s", job.error)

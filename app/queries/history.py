@@ -34,6 +34,7 @@ class History:
 
     Attributes:
         first_seq: The row from which on nothing is left out; None if nothing is at all.
+        runs: What was read, in the log's order; `covered` says which blocks of the chain each touched.
     """
 
     def __init__(
@@ -61,12 +62,21 @@ class History:
             )
             for seq, step, ns in self._execute(_RESETS, (engine_id,))
         ]
-        runs, self.first_seq = self._runs.newest(request_id)
-        for row in merge(runs, self._resets, key=lambda row: row.seq):
+        self.runs, self.first_seq = self._runs.newest(request_id)
+        for row in merge(self.runs, self._resets, key=lambda row: row.seq):
             if isinstance(row, Run):
                 self._add(row)
             else:
                 self._reset(row)
+
+    @property
+    def resets(self) -> list[BlockMoment]:
+        """When the CPU tier was emptied."""
+        return self._resets
+
+    def covered(self, run: Run) -> range:
+        """Indices of the chain's blocks that a run touched."""
+        return self._runs.covered(run)
 
     def moments(self, index: int) -> list[BlockMoment]:
         """The newest of what happened to the block at this index of the chain, in order."""

@@ -22,6 +22,8 @@ _NEWEST = _ROW.where(text("+kind = 'request_started'"))
 # Again a plus: the way to them is the index on the request.
 _IS_FACT = text("+kind IN ('lookup', 'request_preempted', 'request_finished', 'blocks_restored')")
 
+_OF_LOOKUP = ("cause", "cause_detail", "lost_tokens", "behind_tokens", "since_ns", "by_request_id")
+
 
 def read_page(
     conn: Connection,
@@ -34,7 +36,8 @@ def read_page(
 ) -> RequestPage:
     """Requests, newest first."""
     live = live_engines(conn, now_ns, settings)
-    query = _BASE if state or search else _NEWEST
+    # Most have finished, so that these too are near the log's end.
+    query = _BASE if search or state not in (None, "finished") else _NEWEST
     query = query.order_by(_c.seq.desc()).limit(limit + 1)
     if before is not None:
         query = query.where(_c.seq < before)
@@ -81,7 +84,8 @@ def build_rows(conn: Connection, started: Sequence[Any], live: Iterable[int]) ->
     query = select(
         _c.seq, _c.engine_id, _c.request_id, _c.kind, _c.wall_ns, _c.gpu_hit_tokens, _c.cpu_hit_tokens, _c.num_tokens,
         _c.cut_index, _c.missing_hash, _c.is_resumed, _c.num_preemptions, _c.num_blocks, _c.status,
-        _c.num_output_tokens, _c.ttft_ns,
+        _c.num_output_tokens, _c.ttft_ns, _c.restored_hit_tokens, _c.cause, _c.cause_detail, _c.lost_tokens,
+        _c.behind_tokens, _c.since_ns, _c.by_request_id,
     )  # fmt: skip
     wanted = any_request(list(facts)) if len(facts) == 1 else _c.request_id.in_([i for _, i in facts])
     for row in conn.execute(query.where(wanted, _IS_FACT).order_by(_c.seq)):
@@ -126,6 +130,8 @@ def _build(started: Any, facts: list[Any], is_live: bool) -> RequestRow:
         num_preemptions=sum(f.kind == "request_preempted" for f in facts),
         restored_blocks=sum(f.num_blocks for f in facts if f.kind == "blocks_restored"),
         ttft_ns=finished.ttft_ns if finished else None,
+        restored_hit_tokens=(first.restored_hit_tokens or 0) if first else None,
+        **{name: getattr(first, name) if first else None for name in _OF_LOOKUP},
     )
 
 

@@ -18,11 +18,14 @@ SHARE = 20
 """One head may take up to the 20th part of what is left of them, so that no deep one takes it all."""
 
 _COLUMNS = "seq, step, wall_ns, kind, request_id, by_request_id, kv_group, first_index, num_blocks, tail_hash"
-_OF_HEAD = f"SELECT {_COLUMNS} FROM events WHERE head_hash = ? AND engine_id = ? ORDER BY seq DESC"
-_OF_REQUEST = f"SELECT {_COLUMNS}, head_hash FROM events WHERE request_id = ? AND engine_id = ? AND head_hash NOT NULL"
+# Rows that say that a copy was wanted, or not made, name runs too, but change nothing. The plus keeps SQLite on the
+# index of the head, or of the request.
+_MOVES = "+kind IN ('blocks_stored', 'blocks_restored', 'blocks_evicted', 'blocks_loaded')"
+_OF_HEAD = f"SELECT {_COLUMNS} FROM events WHERE head_hash = ? AND engine_id = ? AND {_MOVES} ORDER BY seq DESC"
+_OF_REQUEST = f"SELECT {_COLUMNS}, head_hash FROM events WHERE request_id = ? AND engine_id = ? AND {_MOVES}"
 _BETWEEN = f"""
 SELECT {_COLUMNS} FROM events
-WHERE head_hash = ? AND engine_id = ? AND seq > ? AND seq < ? AND first_index + num_blocks > ?
+WHERE head_hash = ? AND engine_id = ? AND {_MOVES} AND seq > ? AND seq < ? AND first_index + num_blocks > ?
 ORDER BY seq DESC
 """
 

@@ -1,61 +1,56 @@
 """The totals of a range: tokens by source, blocks by what happened to them, time to the first token, the CPU tier."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
-from app.errors import BadQueryError
 from app.models import Summary, TierFill, TokenSplit
-from app.queries.engines import live_engines, log_end
+from app.queries.branches import driver_of
+from app.queries.engines import live_engines
 from app.queries.events import newest_seq
-from app.queries.restored import RestoredHits
+from app.queries.ranges import SECOND_NS, read_range
+from app.queries.rollups import read_totals
 from app.settings import Settings
 from connector import tables
 
 MINUTE_NS = 60_000_000_000
-BLOCK_KINDS = ("blocks_stored", "blocks_restored", "blocks_evicted", "blocks_loaded", "blocks_dropped")
+_TTFT = """
+SELECT ttft_ns FROM events
+WHERE kind = 'request_finished' AND wall_ns >= ? AND wall_ns < ? AND ttft_ns IS NOT NULL
+"""
+TOKENS = ("prompt_tokens", "gpu_hit_tokens", "cpu_hit_tokens", "restored_hit_tokens")
+BLOCKS = (
+    "stored_blocks", "restored_blocks", "evicted_blocks", "loaded_blocks", "dropped_blocks",
+    "stored_bytes", "restored_bytes", "loaded_bytes",
+)  # fmt: skip
 
 _c = tables.events.c
 _s = tables.steps.c
 _e = tables.engines.c
+_r = tables.rollups.c
 
 
-def read_summary(
-    conn: Connection, restored: RestoredHits, since: int | None, until: int | None, now_ns: int, settings: Settings
-) -> Summary:
-    """The totals from `since` (or the log's begin) to `until` (or now), which is not in it. `restored` has caught up.
+def read_summary(conn: Connection, since: int | None, until: int | None, now_ns: int, settings: Settings) -> Summary:
+    """The totals from `since` (or the log's begin) to `until` (or now), which is not in it; both are rounded outwards
+    to whole seconds.
 
     Raises:
         BadQueryError: `until` is not after `since`.
     """
-    start = since or 0
-    end = log_end(conn, now_ns, settings) if until is None else until
-    if start >= end:
-        raise BadQueryError(f"the range is empty: since ({start}) must be before until ({end})")
+    start, end = read_range(conn, since, until, now_ns, settings, default_ns=None)
     span = _c.wall_ns.between(start, end - 1)
-    blocks = {
-        r.kind: r
-        for r in conn.execute(
-            select(
-                _c.kind,
-                func.coalesce(func.sum(_c.num_blocks), 0).label("num_blocks"),
-                func.coalesce(func.sum(_c.num_bytes), 0).label("num_bytes"),
-            )
-            .where(_c.kind.in_(BLOCK_KINDS), span)
-            .group_by(_c.kind)
-        )
-    }
+    sums = read_totals(conn, ("num_started", *TOKENS, *BLOCKS), start, end)
     live = live_engines(conn, now_ns, settings)
-    p50, p90 = _ttft(conn, span)
+    p50, p90 = _ttft(conn, start, end)
     return Summary(
-        since_wall_ns=since,
+        since_wall_ns=None if since is None else start,
         until_wall_ns=end,
-        tokens=token_split(conn, restored, start, end),
-        last_minute=token_split(conn, restored, end - MINUTE_NS, end),
-        num_requests=_count(conn, "request_started", span),
+        tokens=_split(sums),
+        last_minute=token_split(conn, max(0, end - MINUTE_NS), end),
+        num_requests=sums["num_started"],
         num_running=_num_unfinished(conn, list(live)),
-        **{f"{k.removeprefix('blocks_')}_blocks": blocks[k].num_blocks if k in blocks else 0 for k in BLOCK_KINDS},
-        **{f"{k}_bytes": blocks[b].num_bytes if (b := f"blocks_{k}") in blocks else 0 for k in _COPIES},
+        **{k: sums[k] for k in BLOCKS},
         ttft_p50_ns=p50,
         ttft_p90_ns=p90,
         num_faults=_num_faults(conn, start, end),
@@ -66,29 +61,21 @@ def read_summary(
     )
 
 
-_COPIES = ("stored", "restored", "loaded")
+def token_split(conn: Connection, start: int, end: int) -> TokenSplit:
+    """Prompt tokens of lookups in a range of whole seconds, in nanoseconds (`end` not in it), by source."""
+    return _split(read_totals(conn, TOKENS, start, end))
 
 
-def token_split(conn: Connection, restored: RestoredHits, since: int, until: int) -> TokenSplit:
-    """Prompt tokens of lookups in a range of wall time (`until` not in it), by source."""
-    row = conn.execute(
-        select(func.sum(_c.num_tokens), func.sum(_c.gpu_hit_tokens), func.sum(_c.cpu_hit_tokens)).where(
-            _c.kind == "lookup", _c.wall_ns.between(since, until - 1), ~_c.is_resumed
-        )
-    ).one()
-    prompt, gpu, cpu = (int(v or 0) for v in row)
+def _split(sums: Mapping[str, Any]) -> TokenSplit:
+    prompt, gpu, cpu, restored = (int(sums[name]) for name in TOKENS)
     return TokenSplit(
         prompt_tokens=prompt,
         gpu_hit_tokens=gpu,
         cpu_hit_tokens=cpu,
-        restored_hit_tokens=restored.tokens(since, until),
+        restored_hit_tokens=restored,
         computed_tokens=prompt - gpu - cpu,
         hit_rate=(gpu + cpu) / prompt if prompt else None,
     )
-
-
-def _count(conn: Connection, kind: str, *where: ColumnElement[bool]) -> int:
-    return conn.execute(select(func.count()).select_from(tables.events).where(_c.kind == kind, *where)).scalar_one()
 
 
 def _num_unfinished(conn: Connection, live: list[int]) -> int:
@@ -96,14 +83,15 @@ def _num_unfinished(conn: Connection, live: list[int]) -> int:
     if not live:
         return 0
     started = conn.execute(select(func.min(_e.started_wall_ns)).where(_e.id.in_(live))).scalar_one()
-    where = (_c.engine_id.in_(live), _c.wall_ns >= started)
-    return max(0, _count(conn, "request_started", *where) - _count(conn, "request_finished", *where))
+    left = func.coalesce(func.sum(_r.num_started - _r.num_finished), 0)
+    query = select(left).where(_r.engine_id.in_(live), _r.second >= started // SECOND_NS)
+    return max(0, conn.execute(query).scalar_one())
 
 
-def _ttft(conn: Connection, span: ColumnElement[bool]) -> tuple[int | None, int | None]:
+def _ttft(conn: Connection, start: int, end: int) -> tuple[int | None, int | None]:
     """The median and the 90th percentile by nearest rank, in nanoseconds."""
-    where = (_c.kind == "request_finished", span, _c.ttft_ns.is_not(None))
-    values: list[Any] = list(conn.execute(select(_c.ttft_ns).where(*where)).scalars())
+    # Of a long log these are many: the driver's own rows cost a third of SQLAlchemy's.
+    values = [ns for (ns,) in driver_of(conn).execute(_TTFT, (start, end))]
     if not values:
         return None, None
     values.sort()

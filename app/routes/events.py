@@ -6,11 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.responses import Response
 
+from app.csv_answer import FormatQuery, csv_answer
 from app.deps import Context
 from app.errors import BadQueryError
 from app.examples import EVENT_PAGE, example
-from app.models import MAX_INTEGER, EventKind, EventPage
+from app.models import MAX_INTEGER, EventKind, EventPage, EventRow
 from app.queries import events as queries
 
 router = APIRouter(tags=["events"])
@@ -21,7 +23,7 @@ Seq = Annotated[int | None, Query(ge=0, le=MAX_INTEGER)]
 _ROW_NUMBER = re.compile("[0-9]{1,19}")
 
 
-@router.get("/api/events", responses=example(200, EVENT_PAGE))
+@router.get("/api/events", response_model=EventPage, responses=example(200, EVENT_PAGE))
 def get_events(
     context: Context,
     after: Seq = None,
@@ -29,10 +31,12 @@ def get_events(
     kind: Kinds = None,
     request: RequestId = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> EventPage:
+    format: FormatQuery = "json",
+) -> EventPage | Response:
     """Rows in the order of the log: the next after `after`, or the last before `before`, or else the last of all."""
     with context.snapshot() as conn:
-        return queries.read_page(conn, after, before, kind, request, limit)
+        page = queries.read_page(conn, after, before, kind, request, limit)
+    return page if format == "json" else csv_answer(EventRow, page.events, "events")
 
 
 def _start(

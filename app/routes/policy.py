@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.context import AppContext
+from app.csv_answer import FormatQuery, csv_answer
 from app.deps import Context
 from app.errors import ConflictError
 from app.examples import POLICY_APPLIED, POLICY_HISTORY, POLICY_PENDING, example
@@ -54,11 +55,14 @@ async def put_policy(change: PolicyChange, request: Request, response: Response,
     return state
 
 
-@router.get("/api/policy/history", responses=example(200, [POLICY_HISTORY]))
-def get_history(context: Context, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[PolicyHistoryEntry]:
+@router.get("/api/policy/history", response_model=list[PolicyHistoryEntry], responses=example(200, [POLICY_HISTORY]))
+def get_history(
+    context: Context, limit: Annotated[int, Query(ge=1, le=1000)] = 100, format: FormatQuery = "json"
+) -> list[PolicyHistoryEntry] | Response:
     """Who changed what and when, newest first, and where each engine began to obey."""
     with context.snapshot() as conn:
-        return queries.read_history(conn, limit)
+        found = queries.read_history(conn, limit)
+    return found if format == "json" else csv_answer(PolicyHistoryEntry, found, "policy-history")
 
 
 def _write(context: AppContext, change: PolicyChange, author: str) -> None:

@@ -27,6 +27,7 @@ from connector import log, tables
 from connector.events import (
     BlocksEvicted,
     BlocksLoaded,
+    BlocksMissed,
     BlocksRestored,
     BlocksStored,
     ChainExtended,
@@ -109,11 +110,12 @@ class LogBuilder:
 
 EVENTS: dict[str, Event] = {
     "started": RequestStarted("r", 65, 2, None, None),
-    "lookup": Lookup("r", 65, 0, 0, 2, None, None, None, 1, False, False),
+    "lookup": Lookup("r", 65, 0, 0, 0, 2, None, None, None, 1, False, False),
     "stored": BlocksStored("r", 0, 0, 1, b"", b"", (0,), 1000, 1),
     "restored": BlocksRestored("r", 0, 0, 1, b"", b"", (0,), 1000, 1),
     "evicted": BlocksEvicted(None, None, 0, 0, 1, b"", b"", (0,), 0, None),
     "loaded": BlocksLoaded("r", 0, 0, 1, b"", b"", (0,), 1000, 1),
+    "missed": BlocksMissed("r", "x", 0, 0, 1, b"", b"", 1, 2_000_000_000, 0, False),
     "finished": RequestFinished("r", "FINISHED_STOPPED", 65, 10, 2, None, 100, 200),
     "policy": PolicyApplied(0, True, "tracked", 64, False, "start"),
 }

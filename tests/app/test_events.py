@@ -40,6 +40,7 @@ def test_row_has_header_and_its_kinds_columns(log, client_of, kit):
         "data": {
             "kv_group": 0, "first_index": 0, "num_blocks": 2, "tail_hash": kit.block_hash("a", 1).hex(),
             "head_hash": kit.block_hash("a", 0).hex(), "cpu_block_ids": [7, 9], "num_bytes": 1000, "scheduled_step": 1,
+            "copy_ns": None,
         },
     }  # fmt: skip
 

@@ -181,30 +181,25 @@ def test_log_that_is_deleted_is_503_and_the_new_one_in_its_place_is_read(make_lo
     assert client.get("/restore/api/policy").json()["policy"]["mode"] == "rescan"
 
 
-def test_tokens_thanks_to_restore_are_not_carried_over_to_the_next_file(make_log, client_of, kit, tmp_path):
-    def fill(log, *, restored):
+def test_conversations_are_not_carried_over_to_the_next_file(make_log, client_of, kit, tmp_path):
+    def fill(log, *requests):
         engine = log.live_engine()
-        log.write(
-            engine,
-            kit.event("restored" if restored else "stored", request_id="a"),
-            kit.event("restored", request_id="a", cpu_block_ids=(7,)),
-            kit.event("lookup", num_tokens=65, cpu_hit_tokens=32),
-            kit.event("loaded"),
-        )
+        for request in requests:
+            log.write(engine, kit.event("started", request_id=request), kit.event("lookup", request_id=request))
 
     log = make_log()
-    fill(log, restored=True)
+    fill(log, "a", "b")
     client = client_of(log, is_recorded=False)
-    url = f"/restore/api/summary?until={2**62}"
-    assert client.get(url).json()["tokens"]["restored_hit_tokens"] == 32
+    url = "/restore/api/conversations"
+    assert [c["id"] for c in client.get(url).json()["conversations"]] == ["b", "a"]
     other = make_log("other.db")
-    fill(other, restored=False)
+    fill(other, "c", "d", "e")
     other.writer.dispose()
     for end in ("", "-wal", "-shm"):
         (tmp_path / f"log.db{end}").unlink(missing_ok=True)
         if (tmp_path / f"other.db{end}").exists():
             (tmp_path / f"other.db{end}").rename(tmp_path / f"log.db{end}")
-    assert client.get(url).json()["tokens"]["restored_hit_tokens"] == 0
+    assert [c["id"] for c in client.get(url).json()["conversations"]] == ["e", "d", "c"]
 
 
 def test_log_that_cannot_be_written_says_written(make_log, client_of, monkeypatch):

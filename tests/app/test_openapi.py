@@ -7,7 +7,7 @@ import sys
 import pytest
 from pydantic import TypeAdapter
 
-from app import examples, models
+from app import examples, examples_evidence, examples_shadows, models
 from app.main import create_app, restore_app_of
 from app.settings import Settings
 
@@ -19,15 +19,23 @@ def schema():
 
 def test_every_route_stands_in_it_under_the_path_that_clients_use(schema):
     assert sorted((method, path) for path, item in schema["paths"].items() for method in item) == [
+        ("get", "/restore/api/benefit"),
+        ("get", "/restore/api/causes"),
+        ("get", "/restore/api/conversations"),
+        ("get", "/restore/api/conversations/{conversation_id}"),
         ("get", "/restore/api/engines"),
         ("get", "/restore/api/events"),
         ("get", "/restore/api/events/stream"),
+        ("get", "/restore/api/glance"),
         ("get", "/restore/api/policy"),
         ("get", "/restore/api/policy/history"),
         ("get", "/restore/api/requests"),
         ("get", "/restore/api/requests/{request_id}"),
+        ("get", "/restore/api/shadows"),
         ("get", "/restore/api/summary"),
+        ("get", "/restore/api/tier"),
         ("get", "/restore/api/timeline"),
+        ("get", "/restore/api/whatif"),
         ("get", "/restore/healthz"),
         ("put", "/restore/api/policy"),
     ]
@@ -51,6 +59,8 @@ def test_every_error_has_the_one_shape(schema):
 @pytest.mark.parametrize(
     ("example", "model"),
     [
+        (examples_shadows.SHADOWS, models.Shadows),
+        (examples_shadows.WHATIF, models.WhatIf),
         (examples.POLICY_APPLIED, models.PolicyState),
         (examples.POLICY_PENDING, models.PolicyState),
         (examples.POLICY_HISTORY, models.PolicyHistoryEntry),
@@ -61,6 +71,12 @@ def test_every_error_has_the_one_shape(schema):
         (examples.REQUEST_DETAIL, models.RequestDetail),
         (examples.EVENT_PAGE, models.EventPage),
         (examples.HEALTH, models.Health),
+        (examples_evidence.CAUSES, models.Causes),
+        (examples_evidence.BENEFIT, models.BenefitView),
+        (examples_evidence.GLANCE, models.Glance),
+        (examples_evidence.CONVERSATION_PAGE, models.ConversationPage),
+        (examples_evidence.CONVERSATION_DETAIL, models.ConversationDetail),
+        (examples_evidence.TIER, models.Tier),
     ],
 )
 def test_example_is_just_what_the_route_may_answer(example, model):

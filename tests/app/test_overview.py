@@ -185,8 +185,8 @@ def test_timeline_sums_each_bucket(make_log, client_of, kit):
     first, second, third = body["points"]
     assert first == {
         "wall_ns": T0, "prompt_tokens": 100, "gpu_hit_tokens": 0, "cpu_hit_tokens": 0, "restored_hit_tokens": 0,
-        "computed_tokens": 100, "hit_rate": 0.0, "stored_blocks": 3, "restored_blocks": 0, "evicted_blocks": 0,
-        "loaded_blocks": 0, "cpu_blocks_cached": 3, "engine_up": True,
+        "computed_tokens": 100, "lost_tokens": 0, "hit_rate": 0.0, "stored_blocks": 3, "restored_blocks": 0,
+        "evicted_blocks": 0, "loaded_blocks": 0, "cpu_blocks_cached": 3, "engine_up": True,
     }  # fmt: skip
     assert second["computed_tokens"] == 140
     assert second["hit_rate"] == 160 / 300
@@ -269,3 +269,22 @@ def test_engines_are_live_while_their_heart_beats(make_log, client_of):
     body = client_of(log).get("/restore/api/engines").json()
     assert [(e["id"], e["is_live"]) for e in body] == [(live, True), (stopped, False), (killed, False)]
     assert body[0]["kv_groups"] == [{"block_size": 32, "kind": "full_attention", "is_prefix_cacheable": True}]
+
+
+def test_range_of_a_summary_is_rounded_outwards_to_whole_seconds(make_log, client_of, kit):
+    log, _ = filled(make_log, kit)
+    client = client_of(log)
+    # Lookups at 1 s and 11 s: half seconds around them hold both, and a range that ends at one does not hold it.
+    query = {"since": T0 + SECOND + SECOND // 2, "until": T0 + 11 * SECOND + 1}
+    body = client.get("/restore/api/summary", params=query).json()
+    assert (body["since_wall_ns"], body["until_wall_ns"]) == (T0 + SECOND, T0 + 12 * SECOND)
+    assert body["tokens"]["prompt_tokens"] == 400
+    body = client.get("/restore/api/summary", params={**query, "until": T0 + 11 * SECOND}).json()
+    assert body["tokens"]["prompt_tokens"] == 100
+
+
+def test_bucket_is_rounded_up_to_whole_seconds(make_log, client_of, kit):
+    log, _ = filled(make_log, kit)
+    client = client_of(log)
+    for given, seconds in ((0.25, 1), (2.5, 3), (5, 5)):
+        assert timeline(client, since=T0, until=T0 + 15 * SECOND, bucket=given)["bucket_ns"] == seconds * SECOND

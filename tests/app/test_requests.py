@@ -31,7 +31,20 @@ def test_row_says_what_the_log_says(log, client_of, kit):
     log.write(engine, kit.event("started", num_tokens=97, num_blocks=3, session_id="s1"), at=1)
     log.write(
         engine,
-        kit.event("lookup", num_tokens=97, gpu_hit_tokens=32, cpu_hit_tokens=0, cut_index=1, missing_hash=missing),
+        kit.event(
+            "lookup",
+            num_tokens=97,
+            gpu_hit_tokens=32,
+            cpu_hit_tokens=0,
+            cut_index=1,
+            missing_hash=missing,
+            cause="evicted",
+            cause_detail="no_owner",
+            lost_tokens=64,
+            behind_tokens=32,
+            since_ns=7,
+            by_request_id="x",
+        ),
     )
     log.write(engine, kit.event("restored", num_blocks=2, cpu_block_ids=(1, 2)), kit.event("restored", num_blocks=1))
     log.write(engine, RequestPreempted("r", 1))
@@ -43,6 +56,8 @@ def test_row_says_what_the_log_says(log, client_of, kit):
         "finished_wall_ns": T0 + 3 * SECOND, "state": "finished", "status": "FINISHED_STOPPED", "prompt_tokens": 97,
         "output_tokens": 5, "gpu_hit_tokens": 32, "cpu_hit_tokens": 0, "computed_tokens": 65, "cut_index": 1,
         "missing_hash": missing.hex(), "num_blocks": 3, "num_preemptions": 1, "restored_blocks": 3, "ttft_ns": 77,
+        "restored_hit_tokens": 0, "cause": "evicted", "cause_detail": "no_owner", "lost_tokens": 64,
+        "behind_tokens": 32, "since_ns": 7, "by_request_id": "x",
     }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import URL
 from connector import log
 from connector.engine_row import EngineInfo, KVGroup
 from connector.events import (
+    BlocksEvicted,
     BlocksStored,
     ChainExtended,
     Event,
@@ -47,25 +48,56 @@ class LiveEngine:
         self._todo: deque[Sequence[Event | ChainExtended]] = deque()
         self._end = threading.Event()
         self._is_paused = threading.Event()
-        self._num_stored = 0
+        self._stored: dict[str, tuple[bytes, ...]] = {}
+        self._ids: dict[str, list[int]] = {}
+        self._free = list(range(CPU_BLOCKS))
         self._thread = threading.Thread(target=self._run, name="live-engine")
         self._thread.start()
 
     def request(self, name: str, num_blocks: int) -> None:
-        """A request with so many blocks that nobody has seen before comes, is computed, is stored and finishes."""
+        """A request with so many blocks that nobody has seen before comes, is computed, is stored and finishes.
+
+        Where the CPU tier is full, what was stored first goes for it.
+        """
         hashes = tuple(name.encode().ljust(30, b".") + bytes((i // 256, i % 256)) for i in range(num_blocks))
         num_tokens = num_blocks * BLOCK_TOKENS
-        ids = tuple(self._num_stored + i for i in range(num_blocks))
-        self._num_stored += num_blocks
         tail = hashes[-1]
+        evicted: list[Event] = []
+        while self._stored and sum(len(run) for run in self._stored.values()) + num_blocks > CPU_BLOCKS:
+            victim = next(iter(self._stored))
+            evicted.append(self._evict(victim, self._stored.pop(victim), name))
+            self._free += self._ids.pop(victim)
+        ids, self._free = self._free[:num_blocks], self._free[num_blocks:]
+        self._stored[name], self._ids[name] = hashes, ids
         self._todo.append(
             (
                 ChainExtended(None, 0, hashes),
                 RequestStarted(name, num_tokens, num_blocks, tail, None),
-                Lookup(name, num_tokens, 0, 0, num_blocks, tail, 0, hashes[0], 1, False, False),
-                BlocksStored(name, 0, 0, num_blocks, tail, hashes[0], ids, num_blocks << 20, 1),
+                Lookup(
+                    request_id=name,
+                    num_tokens=num_tokens,
+                    gpu_hit_tokens=0,
+                    cpu_hit_tokens=0,
+                    restored_hit_tokens=0,
+                    num_blocks=num_blocks,
+                    tail_hash=tail,
+                    cut_index=0,
+                    missing_hash=hashes[0],
+                    num_attempts=1,
+                    is_resumed=False,
+                    is_skipped=False,
+                    cause="never_seen",
+                    cause_detail="new_head",
+                ),
+                *evicted,
+                BlocksStored(name, 0, 0, num_blocks, tail, hashes[0], tuple(ids), num_blocks << 20, 1),
                 RequestFinished(name, "FINISHED_STOPPED", num_tokens, 8, num_blocks, tail, 50_000_000, 400_000_000),
             )
+        )
+
+    def _evict(self, victim: str, run: tuple[bytes, ...], by: str) -> BlocksEvicted:
+        return BlocksEvicted(
+            None, by, 0, 0, len(run), run[-1], run[0], tuple(self._ids[victim]), num_owned=0, age_ns=1_000_000_000
         )
 
     def tell(self, *events: Event) -> None:
@@ -104,8 +136,8 @@ class LiveEngine:
                     num_loaded=0,
                     num_evicted=0,
                     num_restorable=0,
-                    cpu_blocks_free=CPU_BLOCKS - self._num_stored,
-                    cpu_blocks_cached=self._num_stored,
+                    cpu_blocks_free=len(self._free),
+                    cpu_blocks_cached=CPU_BLOCKS - len(self._free),
                     cpu_blocks_in_flight=0,
                     gpu_blocks_free=32,
                     hook_ns=100_000,

@@ -10,6 +10,7 @@ from app.settings import Settings
 from connector import log
 from tests.browser.conftest import OpenPage, Server
 from tests.browser.live_engine import LiveEngine
+from tests.browser.sample_log import CPU_BLOCKS
 
 Serve = Callable[[Settings], Server]
 
@@ -45,4 +46,4 @@ def test_chat_over_a_recorded_log_says_that_there_is_no_model(open_page: OpenPag
 def test_engines_view_tells_each_start_and_how_it_ended(open_page: OpenPage, dashboard_server: Server) -> None:
     page = open_page(f"{dashboard_server.url}#/engines")
     expect(page.get_by_role("region", name="Engine 0, start 2")).to_contain_text("stopped")
-    expect(page.get_by_role("region", name="Engine 0, start 1")).to_contain_text("96\u00a0blocks")
+    expect(page.get_by_role("region", name="Engine 0, start 1")).to_contain_text(f"{CPU_BLOCKS}\u00a0blocks")

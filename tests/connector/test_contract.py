@@ -134,7 +134,9 @@ ATTRIBUTES = {
     "vllm.v1.outputs:KVConnectorOutput": "failed_recving finished_recving invalid_block_ids kv_connector_worker_meta",
     "vllm.v1.core.sched.output:SchedulerOutput": "num_scheduled_tokens preempted_req_ids total_num_scheduled_tokens",
     "vllm.v1.core.kv_cache_manager:KVCacheManager": "coordinator",
-    "vllm.v1.core.kv_cache_coordinator:KVCacheCoordinator": "get_num_cacheable_tokens single_type_managers",
+    "vllm.v1.core.kv_cache_coordinator:KVCacheCoordinator": (
+        "eagle_group_ids get_num_cacheable_tokens single_type_managers"
+    ),
     "vllm.v1.core.single_type_kv_cache_manager:SingleTypeKVCacheManager": (
         "has_positionally_stable_blocks req_to_blocks"
     ),
@@ -148,6 +150,9 @@ ATTRIBUTES = {
 }
 # Of vLLM's own values; nothing of these can be recorded.
 MEMBERS = {
+    "vllm.v1.kv_cache_interface:SlidingWindowSpec": "block_size sliding_window",
+    "vllm.v1.kv_cache_interface:ChunkedLocalAttentionSpec": "attention_chunk_size block_size",
+    "vllm.v1.kv_cache_interface:UniformTypeKVCacheSpecs": "kv_cache_specs",
     "vllm.distributed.kv_transfer.kv_connector.v1.base:KVConnectorRole": "SCHEDULER",
     "vllm.distributed.kv_transfer.kv_connector.v1.base:KVConnectorTransferResults": "failed_recving",
     "vllm.platforms:current_platform": "is_cpu",

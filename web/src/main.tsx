@@ -2,6 +2,7 @@
 import "uplot/dist/uPlot.min.css";
 import "./style/main.css";
 import { render } from "preact";
+import { startEvidence } from "./state/evidence";
 import { startFeed } from "./state/feed";
 import { startLists } from "./state/lists";
 import { startLive } from "./state/live";
@@ -14,6 +15,7 @@ startLive();
 startFeed();
 startRequests();
 startLists();
+startEvidence();
 
 const root = document.getElementById("app");
 if (root) render(<App />, root);

@@ -39,7 +39,15 @@ function detail(chain: ChainBlock[]): RequestDetail {
   };
   const request = { ...(recorded as unknown as RequestDetail).request, gpu_hit_tokens: 32, cpu_hit_tokens: 32 };
   const read = { history_first_seq: null, history_last_seq: 200, is_chain_complete: true };
-  return { request, hash_block_size: 32, chain, ...read, events: [lookup] };
+  const evidence = {
+    cut: null,
+    missed: [],
+    lane: [],
+    is_lane_complete: true,
+    saved_tokens: null,
+    saved_prefill_s: null,
+  };
+  return { request, hash_block_size: 32, chain, ...read, ...evidence, conversation_id: null, events: [lookup] };
 }
 
 const states = (row: LaneRow | undefined) => row?.cells.map((cell) => cell.state);

@@ -1,13 +1,24 @@
 import { describe, expect, test } from "vitest";
 import { bucketSeconds, fixedRange, parseRange, resolveRange } from "../src/lib/range";
 import { mergeBySeq } from "../src/lib/ring";
-import { formatRoute, parseRoute } from "../src/lib/route";
+import { formatRoute, listOf, parseRoute } from "../src/lib/route";
 
 describe("addresses", () => {
   test("what is written is read back", () => {
     const id = "chatcmpl-a/b?c#d é";
     const hash = formatRoute("request", id, { block: "3", range: "1h", kind: null });
     expect(parseRoute(hash)).toEqual({ view: "request", id, params: { block: "3", range: "1h" } });
+  });
+
+  test("each kind of thing has its own list in the address", () => {
+    for (const view of ["request", "conversation"] as const) {
+      expect(parseRoute(formatRoute(view, "a/b", {}))).toEqual({ view, id: "a/b", params: {} });
+      expect(parseRoute(formatRoute(listOf(view), null, {}))).toEqual({ view: `${view}s`, id: null, params: {} });
+    }
+    for (const view of ["misses", "benefit", "whatif", "tier"] as const) {
+      expect(parseRoute(formatRoute(view, null, { cause: "evicted" }))).toMatchObject({ view, id: null });
+      expect(listOf(view)).toBe(view);
+    }
   });
 
   test("the same state has one address", () => {

@@ -212,12 +212,16 @@ def test_step_is_one_row_with_its_clocks(url, query):
         cpu_blocks_in_flight=10,
         gpu_blocks_free=11,
         hook_ns=12,
+        previous_ns=13,
+        previous_tokens=14,
+        previous_running=15,
+        num_forgotten=16,
     )
     with log.open_writer(url).begin() as conn:
         assert log.append(conn, 4, [(17, 100, 200, taken)]) == 0
     names = [f.name for f in fields(StepTaken)]
     assert query(f"SELECT engine_id, step, monotonic_ns, wall_ns, {', '.join(names)} FROM steps") == [
-        (4, 17, 100, 200, *range(1, 13))
+        (4, 17, 100, 200, *range(1, 17))
     ]
 
 
@@ -239,7 +243,7 @@ def test_steps_of_two_engines_do_not_touch_each_other(url, query):
         Fault("hook", "half a surrogate pair \ud800", 1),
         Fault("hook", "too big", 2**63),
         RequestStarted("r", 1, 1, None, {"not": "text"}),  # pyright: ignore[reportArgumentType]
-        Lookup(None, 1, 0, 0, 1, None, None, None, 1, False, object()),  # pyright: ignore[reportArgumentType]
+        Lookup(None, 1, 0, 0, 0, 1, None, None, None, 1, False, object()),  # pyright: ignore[reportArgumentType]
     ],
 )
 def test_row_that_sqlite_cannot_hold_raises_and_does_not_break_the_transaction(url, query, event):

@@ -1,15 +1,23 @@
 // Every REST call of the dashboard, one function a route. Imports the types and the key, knows nothing of state.
 import { authHeaders } from "./key";
 import type {
+  BenefitView,
+  Causes,
+  ConversationDetail,
+  ConversationPage,
   Engine,
   EventPage,
+  Glance,
   PolicyChange,
   PolicyHistoryEntry,
   PolicyState,
   RequestDetail,
   RequestPage,
+  Shadows,
   Summary,
+  Tier,
   Timeline,
+  WhatIf,
 } from "./types";
 
 export const API = "/restore/api";
@@ -24,7 +32,7 @@ export class ApiError extends Error {
   }
 }
 
-type Params = Record<string, string | number | readonly string[] | null | undefined>;
+export type Params = Record<string, string | number | readonly string[] | null | undefined>;
 
 export function withParams(path: string, params: Params): string {
   const query = new URLSearchParams();
@@ -76,6 +84,17 @@ export async function problem(response: Response): Promise<string> {
   }
 }
 
+/** A piece of wall time in milliseconds, and the width of a bucket in seconds where the answer has buckets. */
+export interface Window {
+  sinceMs: number;
+  untilMs: number;
+  bucket?: number;
+}
+
+export function windowParams({ sinceMs, untilMs, bucket }: Window): Params {
+  return { since: wallNs(sinceMs), until: wallNs(untilMs), bucket };
+}
+
 /** Milliseconds as the nanoseconds that the API takes: more digits than a number holds exactly. */
 const wallNs = (ms: number) => String(BigInt(Math.round(ms)) * 1_000_000n);
 
@@ -104,4 +123,18 @@ export const api = {
   request: (id: string, signal: AbortSignal) =>
     call<RequestDetail>(`${API}/requests/${encodeURIComponent(id)}`, { signal }),
   events: (params: Params, signal: AbortSignal) => call<EventPage>(withParams(`${API}/events`, params), { signal }),
+  glance: ({ sinceMs, untilMs }: Window, signal: AbortSignal) =>
+    call<Glance>(withParams(`${API}/glance`, windowParams({ sinceMs, untilMs })), { signal }),
+  causes: (window: Window, signal: AbortSignal) =>
+    call<Causes>(withParams(`${API}/causes`, windowParams(window)), { signal }),
+  benefit: ({ sinceMs, untilMs }: Window, signal: AbortSignal) =>
+    call<BenefitView>(withParams(`${API}/benefit`, windowParams({ sinceMs, untilMs })), { signal }),
+  shadows: (window: Window, signal: AbortSignal) =>
+    call<Shadows>(withParams(`${API}/shadows`, windowParams(window)), { signal }),
+  whatIf: (params: Params, signal: AbortSignal) => call<WhatIf>(withParams(`${API}/whatif`, params), { signal }),
+  conversations: (params: Params, signal: AbortSignal) =>
+    call<ConversationPage>(withParams(`${API}/conversations`, params), { signal }),
+  conversation: (id: string, signal: AbortSignal) =>
+    call<ConversationDetail>(`${API}/conversations/${encodeURIComponent(id)}`, { signal }),
+  tier: (params: Params, signal: AbortSignal) => call<Tier>(withParams(`${API}/tier`, params), { signal }),
 };

@@ -1,6 +1,90 @@
 // Generated from the API's OpenAPI document by `npm run schema`. Do not edit.
 
 export interface paths {
+    "/restore/api/benefit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Benefit
+         * @description What evictions cost and what re-store gained and spent, in all and by version of the policy. From the log's begin
+         *     to now if no range is given.
+         */
+        get: operations["get_benefit_api_benefit_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/restore/api/causes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Causes
+         * @description Why lookups ended where they did, and the tokens that it cost. The last 15 minutes if no range is given.
+         */
+        get: operations["get_causes_api_causes_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/restore/api/conversations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Conversations
+         * @description Requests by conversation, the most recently active first, and the hit rate by turn.
+         *
+         *     A request goes on from another one if its prompt has all full blocks of that one's prompt and output, and that
+         *     output filled at least one of them; or if both name the same session.
+         */
+        get: operations["get_conversations_api_conversations_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/restore/api/conversations/{conversation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Conversation
+         * @description One conversation, turn by turn: what each found, and where it lost its prefix.
+         */
+        get: operations["get_conversation_api_conversations__conversation_id__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/restore/api/engines": {
         parameters: {
             query?: never;
@@ -53,6 +137,27 @@ export interface paths {
          * @description Rows as they are written, from now on or after the given row. Resumes by `Last-Event-ID`.
          */
         get: operations["stream_events_api_events_stream_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/restore/api/glance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Glance
+         * @description What is going on, in one sentence whose numbers lead to the views behind them. The last 15 minutes if no range is
+         *     given.
+         */
+        get: operations["get_glance_api_glance_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -145,6 +250,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/restore/api/shadows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Shadows
+         * @description What tiers of metadata, which follow the newest engine's traffic, would have given. The last 15 minutes if no
+         *     range is given. They begin to follow when they are first asked for: see `is_caught_up`.
+         */
+        get: operations["get_shadows_api_shadows_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/restore/api/summary": {
         parameters: {
             query?: never;
@@ -165,6 +291,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/restore/api/tier": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Tier
+         * @description Every CPU block of an engine as of a row of the log, and how old blocks get before they are evicted.
+         *
+         *     `since` and `until` are the range of eviction ages and churn: from the engine's start to the row if not given.
+         */
+        get: operations["get_tier_api_tier_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/restore/api/timeline": {
         parameters: {
             query?: never;
@@ -176,9 +324,29 @@ export interface paths {
          * Get Timeline
          * @description Tokens by source, blocks by what happened to them, and policy changes, in buckets of equal length.
          *
-         *     The last 15 minutes if no range is given. 2,000 points at most.
+         *     The last 15 minutes if no range is given. 2,000 points at most. Buckets of a second and more are whole seconds.
          */
         get: operations["get_timeline_api_timeline_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/restore/api/whatif": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Whatif
+         * @description Play the whole log of one engine under other policies and sizes: some seconds a hundred thousand rows.
+         */
+        get: operations["get_whatif_api_whatif_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -252,6 +420,116 @@ export interface components {
             restore_support: string;
         };
         /**
+         * Assumption
+         * @description A figure that people quote, next to the same quantity measured here.
+         */
+        Assumption: {
+            /** Label */
+            label: string;
+            /** Measured */
+            measured: number | null;
+            /**
+             * Name
+             * @enum {string}
+             */
+            name: "restore_seconds" | "restore_bytes" | "prefill_seconds" | "ratio";
+            /** Quoted */
+            quoted: number;
+            /**
+             * Unit
+             * @enum {string}
+             */
+            unit: "s" | "B" | "×";
+        };
+        /**
+         * Benefit
+         * @description Re-store's account over some lookups.
+         */
+        Benefit: {
+            /**
+             * Displaced S
+             * @description At most: prefill of the displaced blocks that were wanted again; null where speed is not measured
+             */
+            displaced_s: number | null;
+            /** Hit Rate */
+            hit_rate: number | null;
+            /** Num Lookups */
+            num_lookups: number;
+            prefill: components["schemas"]["Prefill"];
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            regret: components["schemas"]["Regret"];
+            restore: components["schemas"]["RestoreCost"];
+            /**
+             * Roi
+             * @description saved_s / spent_s
+             */
+            roi: number | null;
+            /**
+             * Saved S
+             * @description Prefill that re-stored hits spared; null where speed is not measured
+             */
+            saved_s: number | null;
+            /**
+             * Spent S
+             * @description Copying again, scaled up where not every copy was measured; null where none was
+             */
+            spent_s: number | null;
+        };
+        /** BenefitView */
+        BenefitView: {
+            /**
+             * Assumptions
+             * @description Measured time and bytes are per 256 tokens, as the quoted ones
+             */
+            assumptions: components["schemas"]["Assumption"][];
+            /**
+             * Block Tokens
+             * @description Tokens of a block that measured figures are of; null: no engine
+             */
+            block_tokens: number | null;
+            /**
+             * Hits Per Restore
+             * @description How often a re-stored block was hit: the quoted ratio pays only so often
+             */
+            hits_per_restore: number | null;
+            /**
+             * Holds
+             * @description Re-store gained at least the quoted 50×; null: not measured
+             */
+            holds: boolean | null;
+            /**
+             * Policies
+             * @description In the order in which they were obeyed first
+             */
+            policies: components["schemas"]["PolicyBenefit"][];
+            /** Since Wall Ns */
+            since_wall_ns: number;
+            total: components["schemas"]["Benefit"];
+            /** Until Wall Ns */
+            until_wall_ns: number;
+            /**
+             * Verdict
+             * @description Whether the assumption holds here, in words
+             */
+            verdict: string;
+        };
+        /**
+         * Bin
+         * @description One bar of a histogram over time.
+         */
+        Bin: {
+            /** From Ns */
+            from_ns: number;
+            /** Num Blocks */
+            num_blocks: number;
+            /**
+             * To Ns
+             * @description Not in it; null: no bound
+             */
+            to_ns: number | null;
+        };
+        /**
          * BlockMoment
          * @description Something that happened to the CPU copy of one block.
          */
@@ -272,6 +550,133 @@ export interface components {
             /** Step */
             step: number;
             /** Wall Ns */
+            wall_ns: number;
+        };
+        /**
+         * CauseExample
+         * @description A lookup that lost much for one cause.
+         */
+        CauseExample: {
+            /** Behind Tokens */
+            behind_tokens: number;
+            /** By Request Id */
+            by_request_id: string | null;
+            /** Cause */
+            cause: string;
+            /** Cut Index */
+            cut_index: number | null;
+            /** Detail */
+            detail: string | null;
+            /** Engine Id */
+            engine_id: number;
+            /** Lost Tokens */
+            lost_tokens: number;
+            /** Missing Hash */
+            missing_hash: string | null;
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            /** Request Id */
+            request_id: string;
+            /** Seq */
+            seq: number;
+            /**
+             * Since Ns
+             * @description From the eviction to the lookup
+             */
+            since_ns: number | null;
+            /** Wall Ns */
+            wall_ns: number;
+        };
+        /**
+         * CauseRow
+         * @description Lookups that ended for one reason. Those after a preemption do not count.
+         */
+        CauseRow: {
+            /**
+             * Behind Tokens
+             * @description Of the lost: lay in a tier behind the cut
+             */
+            behind_tokens: number;
+            /**
+             * Cause
+             * @description never_seen, never_stored, evicted, in_flight, shorter_than_a_block, last_token_rule, not_aligned, cache_skipped, reset; `not_recorded` in rows of an older schema; null where nothing was left to find
+             */
+            cause: string | null;
+            /** Detail */
+            detail: string | null;
+            /**
+             * Lost Share
+             * @description Lost tokens / all prompt tokens of the range; null without traffic
+             */
+            lost_share: number | null;
+            /**
+             * Lost Tokens
+             * @description Computed though computed before
+             */
+            lost_tokens: number;
+            /** Num Lookups */
+            num_lookups: number;
+            /**
+             * Prompt Tokens
+             * @description Of these lookups
+             */
+            prompt_tokens: number;
+        };
+        /** Causes */
+        Causes: {
+            /** Behind Tokens */
+            behind_tokens: number;
+            /** Bucket Ns */
+            bucket_ns: number;
+            /**
+             * Causes
+             * @description The most lost tokens first
+             */
+            causes: components["schemas"]["CauseRow"][];
+            /** Cpu Hit Tokens */
+            cpu_hit_tokens: number;
+            directory: components["schemas"]["Directory"] | null;
+            /**
+             * Examples
+             * @description Up to five a cause, out of the seconds that lost the most for it
+             */
+            examples: components["schemas"]["CauseExample"][];
+            /** Gpu Hit Tokens */
+            gpu_hit_tokens: number;
+            /** Lost Tokens */
+            lost_tokens: number;
+            /** Num Lookups */
+            num_lookups: number;
+            /** Points */
+            points: components["schemas"]["CausesPoint"][];
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            /** Since Wall Ns */
+            since_wall_ns: number;
+            /** Until Wall Ns */
+            until_wall_ns: number;
+        };
+        /**
+         * CausesPoint
+         * @description One bucket of the timeline.
+         */
+        CausesPoint: {
+            /**
+             * Lost Tokens
+             * @description By cause; causes that lost nothing are left out
+             */
+            lost_tokens: {
+                [key: string]: number;
+            };
+            /**
+             * Prompt Tokens
+             * @description Null where no request was admitted
+             */
+            prompt_tokens: number | null;
+            /**
+             * Wall Ns
+             * @description Start of the bucket
+             */
             wall_ns: number;
         };
         /**
@@ -307,10 +712,186 @@ export interface components {
              */
             why_missing: string | null;
         };
+        /** ConversationDetail */
+        ConversationDetail: {
+            conversation: components["schemas"]["ConversationRow"];
+            /** Hash Block Size */
+            hash_block_size: number;
+            /**
+             * Turns
+             * @description In the order in which they began
+             */
+            turns: components["schemas"]["Turn"][];
+        };
+        /** ConversationPage */
+        ConversationPage: {
+            /**
+             * By Turn
+             * @description Of all that are known, not of this page
+             */
+            by_turn: components["schemas"]["TurnRate"][];
+            /**
+             * Conversations
+             * @description The most recently active first
+             */
+            conversations: components["schemas"]["ConversationRow"][];
+            /**
+             * First Seq
+             * @description Requests before this row are not looked at, since there are too many; null: all are
+             */
+            first_seq: number | null;
+            /**
+             * Next Before
+             * @description Pass as `before` for older ones; null at the end
+             */
+            next_before: number | null;
+            /**
+             * Num Conversations
+             * @description That are known in all
+             */
+            num_conversations: number;
+        };
+        /** ConversationRow */
+        ConversationRow: {
+            /** Cpu Hit Tokens */
+            cpu_hit_tokens: number;
+            /** Engine Id */
+            engine_id: number;
+            /** First Wall Ns */
+            first_wall_ns: number;
+            /** Gpu Hit Tokens */
+            gpu_hit_tokens: number;
+            /** Hit Rate */
+            hit_rate: number | null;
+            /**
+             * Id
+             * @description The id of its first request
+             */
+            id: string;
+            /**
+             * Last Seq
+             * @description Of its newest turn's request_started row: the order of the list
+             */
+            last_seq: number;
+            /**
+             * Last Wall Ns
+             * @description When its newest turn began
+             */
+            last_wall_ns: number;
+            /** Lost Tokens */
+            lost_tokens: number;
+            /**
+             * Num Lost Prefixes
+             * @description Turns whose lookup was cut inside what an earlier turn had computed
+             */
+            num_lost_prefixes: number;
+            /** Num Turns */
+            num_turns: number;
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            /** Restored Hit Tokens */
+            restored_hit_tokens: number;
+            /**
+             * Session Id
+             * @description Where the client named one
+             */
+            session_id: string | null;
+        };
+        /**
+         * CurveRow
+         * @description The hit rate of one policy at one size.
+         */
+        CurveRow: {
+            /** Cpu Blocks */
+            cpu_blocks: number | null;
+            /** Cpu Bytes */
+            cpu_bytes: number | null;
+            /** Hit Rate */
+            hit_rate: number | null;
+            /** Policy */
+            policy: string;
+        };
+        /**
+         * Cut
+         * @description Where the first lookup ended, why, and what that cost.
+         */
+        Cut: {
+            /**
+             * Age Ns
+             * @description From its store to its eviction
+             */
+            age_ns: number | null;
+            /**
+             * Behind Tokens
+             * @description Of these: lay in a tier behind the cut, of no use there
+             */
+            behind_tokens: number | null;
+            /**
+             * By Request Id
+             * @description Whose store evicted it; or who went on with the sibling
+             */
+            by_request_id: string | null;
+            /**
+             * Cause
+             * @description One of the closed list of causes; null where nothing was left to find
+             */
+            cause: string | null;
+            /** Cause Detail */
+            cause_detail: string | null;
+            /** Evicted Step */
+            evicted_step: number | null;
+            /**
+             * Index
+             * @description First block index that no tier gave; null where the whole prompt was found
+             */
+            index: number | null;
+            /**
+             * Lost Tokens
+             * @description Computed now though computed before; null in an older schema's rows
+             */
+            lost_tokens: number | null;
+            /** Missing Hash */
+            missing_hash: string | null;
+            /**
+             * Sibling Hash
+             * @description Where the prompt departs: what followed the same prefix the last time
+             */
+            sibling_hash: string | null;
+            /**
+             * Since Ns
+             * @description From the eviction to the lookup
+             */
+            since_ns: number | null;
+            /**
+             * Was Owned
+             * @description A running request had it then, so that a re-store could have kept it
+             */
+            was_owned: boolean | null;
+        };
+        /**
+         * Directory
+         * @description What the newest engine of the range remembers of hashes that were seen: it bounds what a cause can know.
+         */
+        Directory: {
+            /** Capacity */
+            capacity: number | null;
+            /** Engine Id */
+            engine_id: number;
+            /**
+             * Num Forgotten
+             * @description So far; a hash that was forgotten looks as if it was never seen
+             */
+            num_forgotten: number | null;
+        };
         /** Engine */
         Engine: {
             /** Block Bytes */
             block_bytes: number;
+            /**
+             * Directory Capacity
+             * @description Hashes that the engine remembers to have seen, for the causes; null in an older log
+             */
+            directory_capacity: number | null;
             /** Dp Index */
             dp_index: number;
             /** Engine Uid */
@@ -403,6 +984,70 @@ export interface components {
              */
             next_seq: number;
         };
+        /**
+         * Glance
+         * @description What is going on, in one sentence.
+         */
+        Glance: {
+            /**
+             * Double Tier
+             * @description Hit rate of a tier twice as large; null until its shadow knows
+             */
+            double_tier: number | null;
+            /** From Cache */
+            from_cache: number | null;
+            /**
+             * Lost To Eviction
+             * @description Lost at lookups that were cut at an evicted block
+             */
+            lost_to_eviction: number | null;
+            /**
+             * Numbers
+             * @description In the order of the sentence
+             */
+            numbers: components["schemas"]["GlanceNumber"][];
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            /**
+             * Restore Would Have Saved
+             * @description Of these, as a share of all prompt tokens: a running request owned the block when it went
+             */
+            restore_would_have_saved: number | null;
+            /** Sentence */
+            sentence: string;
+            /** Since Wall Ns */
+            since_wall_ns: number;
+            /** Until Wall Ns */
+            until_wall_ns: number;
+        };
+        /**
+         * GlanceNumber
+         * @description One number of the sentence and the view that proves it.
+         */
+        GlanceNumber: {
+            /**
+             * Name
+             * @enum {string}
+             */
+            name: "from_cache" | "lost_to_eviction" | "restore_would_have_saved" | "double_tier";
+            /**
+             * Query
+             * @description That view's parameters
+             */
+            query: {
+                [key: string]: string;
+            };
+            /**
+             * Share
+             * @description Of prompt tokens, 0 to 1; null: no traffic, or not known
+             */
+            share: number | null;
+            /**
+             * View
+             * @description The dashboard's view that it comes from
+             */
+            view: string;
+        };
         /** Health */
         Health: {
             /** Detail */
@@ -423,6 +1068,150 @@ export interface components {
              * @enum {string}
              */
             status: "ok" | "degraded";
+        };
+        /**
+         * LaneRow
+         * @description One moment that changed something on this chain, and how all of it stood afterwards.
+         */
+        LaneRow: {
+            /**
+             * By Request Id
+             * @description Of an eviction: whose store took their place
+             */
+            by_request_id: string | null;
+            /**
+             * First Index
+             * @description The first block of the chain that it touched
+             */
+            first_index: number;
+            /** Kind */
+            kind: string;
+            /** Kv Group */
+            kv_group: number | null;
+            /**
+             * Num Blocks
+             * @description How many, from there
+             */
+            num_blocks: number;
+            /**
+             * Request Id
+             * @description Who did it, or whose blocks they were
+             */
+            request_id: string | null;
+            /** Seq */
+            seq: number;
+            /** Spans */
+            spans: components["schemas"]["LaneSpan"][];
+            /** Step */
+            step: number;
+            /** Wall Ns */
+            wall_ns: number;
+        };
+        /**
+         * LaneSpan
+         * @description Neighbours of equal state. Spans cover the chain from its first block on, head first.
+         */
+        LaneSpan: {
+            /** Num Blocks */
+            num_blocks: number;
+            /**
+             * State
+             * @description absent: no CPU copy; cached, restored: its CPU copy, by what made it; in the row of the lookup: gpu_hit, cpu_hit, missing (the cut), behind (usable, but behind the cut), computed
+             * @enum {string}
+             */
+            state: "absent" | "cached" | "restored" | "gpu_hit" | "cpu_hit" | "missing" | "behind" | "computed";
+        };
+        /**
+         * MissedRun
+         * @description Blocks that the lookup wanted and that the CPU tier had evicted together.
+         */
+        MissedRun: {
+            /**
+             * By Request Id
+             * @description Whose store took their place
+             */
+            by_request_id: string | null;
+            /** Evicted Step */
+            evicted_step: number;
+            /**
+             * First Index
+             * @description In blocks of that group
+             */
+            first_index: number;
+            /** Head Hash */
+            head_hash: string;
+            /**
+             * Is By Restore
+             * @description That store was a re-store
+             */
+            is_by_restore: boolean;
+            /** Kv Group */
+            kv_group: number;
+            /** Num Blocks */
+            num_blocks: number;
+            /**
+             * Num Owned
+             * @description How many a running request owned when they were evicted
+             */
+            num_owned: number;
+            /** Seq */
+            seq: number;
+            /**
+             * Since Ns
+             * @description From the eviction to the lookup
+             */
+            since_ns: number;
+            /** Tail Hash */
+            tail_hash: string;
+        };
+        /**
+         * PolicyBenefit
+         * @description The account of one version of the policy, over all engines that obeyed it.
+         */
+        PolicyBenefit: {
+            /**
+             * Displaced S
+             * @description At most: prefill of the displaced blocks that were wanted again; null where speed is not measured
+             */
+            displaced_s: number | null;
+            /** First Wall Ns */
+            first_wall_ns: number;
+            /** Hit Rate */
+            hit_rate: number | null;
+            /**
+             * Label
+             * @description off, rescan or tracked
+             */
+            label: string | null;
+            /** Last Wall Ns */
+            last_wall_ns: number;
+            /** Num Lookups */
+            num_lookups: number;
+            /**
+             * Policy Version
+             * @description Null: before the engine said which policy it obeys
+             */
+            policy_version: number | null;
+            prefill: components["schemas"]["Prefill"];
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            regret: components["schemas"]["Regret"];
+            restore: components["schemas"]["RestoreCost"];
+            /**
+             * Roi
+             * @description saved_s / spent_s
+             */
+            roi: number | null;
+            /**
+             * Saved S
+             * @description Prefill that re-stored hits spared; null where speed is not measured
+             */
+            saved_s: number | null;
+            /**
+             * Spent S
+             * @description Copying again, scaled up where not every copy was measured; null where none was
+             */
+            spent_s: number | null;
         };
         /**
          * PolicyBody
@@ -518,6 +1307,22 @@ export interface components {
             version: number;
         };
         /**
+         * Prefill
+         * @description Measured prefill speed: the least-squares slope of a step's time over the tokens that it scheduled, from the
+         *     steps that did prefill (more tokens than running requests).
+         */
+        Prefill: {
+            /** Num Steps */
+            num_steps: number;
+            /** R Squared */
+            r_squared: number | null;
+            /**
+             * Seconds Per Token
+             * @description Null: too few steps, or a slope that is not positive
+             */
+            seconds_per_token: number | null;
+        };
+        /**
          * Problem
          * @description Every error: one line that says what was wrong and what to do.
          * @example {
@@ -528,10 +1333,47 @@ export interface components {
             /** Detail */
             detail: string;
         };
+        /**
+         * Regret
+         * @description Blocks that the CPU tier evicted and that a lookup wanted again.
+         */
+        Regret: {
+            /** Evicted Blocks */
+            evicted_blocks: number;
+            /**
+             * Histogram
+             * @description By the time from the eviction to the lookup that wanted it
+             */
+            histogram: components["schemas"]["Bin"][];
+            /**
+             * Lost Tokens
+             * @description Of lookups that were cut at an evicted block
+             */
+            lost_tokens: number;
+            /**
+             * Wanted Blocks
+             * @description A block counts each time that a lookup wants it
+             */
+            wanted_blocks: number;
+            /**
+             * Wanted Owned Blocks
+             * @description Of these: a running request owned them when they were evicted
+             */
+            wanted_owned_blocks: number;
+            /**
+             * Wanted Share
+             * @description Wanted / evicted; null where nothing was evicted
+             */
+            wanted_share: number | null;
+        };
         /** RequestDetail */
         RequestDetail: {
             /** Chain */
             chain: components["schemas"]["ChainBlock"][];
+            /** Conversation Id */
+            conversation_id: string | null;
+            /** @description Null before the first lookup */
+            cut: components["schemas"]["Cut"] | null;
             /** Events */
             events: components["schemas"]["EventRow"][];
             /** Hash Block Size */
@@ -551,7 +1393,29 @@ export interface components {
              * @description False: the log lost part of it (events were dropped)
              */
             is_chain_complete: boolean;
+            /**
+             * Is Lane Complete
+             * @description False: older rows are left out
+             */
+            is_lane_complete: boolean;
+            /**
+             * Lane
+             * @description In the log's order; the newest 500
+             */
+            lane: components["schemas"]["LaneRow"][];
+            /** Missed */
+            missed: components["schemas"]["MissedRun"][];
             request: components["schemas"]["RequestRow"];
+            /**
+             * Saved Prefill S
+             * @description What computing them would have taken at this engine's measured prefill speed
+             */
+            saved_prefill_s: number | null;
+            /**
+             * Saved Tokens
+             * @description Prompt tokens that the caches gave; null before the first lookup
+             */
+            saved_tokens: number | null;
         };
         /** RequestPage */
         RequestPage: {
@@ -565,6 +1429,23 @@ export interface components {
         };
         /** RequestRow */
         RequestRow: {
+            /**
+             * Behind Tokens
+             * @description Of the lost tokens: what still lay in a tier behind the cut
+             */
+            behind_tokens: number | null;
+            /**
+             * By Request Id
+             * @description Whose store evicted the missing block; where the prompt departs: who went on otherwise
+             */
+            by_request_id: string | null;
+            /**
+             * Cause
+             * @description Why its lookup ended there; null where nothing was left to find
+             */
+            cause: string | null;
+            /** Cause Detail */
+            cause_detail: string | null;
             /** Computed Tokens */
             computed_tokens: number | null;
             /** Cpu Hit Tokens */
@@ -577,6 +1458,11 @@ export interface components {
             finished_wall_ns: number | null;
             /** Gpu Hit Tokens */
             gpu_hit_tokens: number | null;
+            /**
+             * Lost Tokens
+             * @description Computed now though computed before: what a chain kept whole would have given. Null: not recorded
+             */
+            lost_tokens: number | null;
             /** Missing Hash */
             missing_hash: string | null;
             /**
@@ -595,12 +1481,22 @@ export interface components {
             /** Restored Blocks */
             restored_blocks: number;
             /**
+             * Restored Hit Tokens
+             * @description Of the CPU hits: there thanks to a re-store
+             */
+            restored_hit_tokens: number | null;
+            /**
              * Seq
              * @description Of its request_started row: the order of the table
              */
             seq: number;
             /** Session Id */
             session_id: string | null;
+            /**
+             * Since Ns
+             * @description How long before the lookup the missing block had been evicted
+             */
+            since_ns: number | null;
             /** Started Wall Ns */
             started_wall_ns: number;
             /**
@@ -613,6 +1509,138 @@ export interface components {
             status: string | null;
             /** Ttft Ns */
             ttft_ns: number | null;
+        };
+        /**
+         * RestoreCost
+         * @description What was copied again, what it gave, and what it pushed out.
+         */
+        RestoreCost: {
+            /**
+             * Copy Ns
+             * @description As the worker measured it; null where it does not measure or nothing was
+             */
+            copy_ns: number | null;
+            /**
+             * Displaced Blocks
+             * @description Evicted to make place for a re-store
+             */
+            displaced_blocks: number;
+            /**
+             * Displaced Wanted Blocks
+             * @description Of the displaced: wanted again by a lookup; each time counts
+             */
+            displaced_wanted_blocks: number;
+            /**
+             * Hit Tokens
+             * @description Prompt tokens found thanks to a re-store
+             */
+            hit_tokens: number;
+            /**
+             * Loaded Blocks
+             * @description Re-stored blocks that were hit later; each hit counts
+             */
+            loaded_blocks: number;
+            /**
+             * Measured Blocks
+             * @description How many of the re-stored blocks `copy_ns` is of
+             */
+            measured_blocks: number;
+            /** Restored Blocks */
+            restored_blocks: number;
+            /** Restored Bytes */
+            restored_bytes: number;
+        };
+        /**
+         * Shadow
+         * @description A tier of metadata that followed the same traffic under one policy and one size.
+         */
+        Shadow: {
+            /**
+             * Cpu Blocks
+             * @description Null: no bound
+             */
+            cpu_blocks: number | null;
+            /** Cpu Bytes */
+            cpu_bytes: number | null;
+            /** Cpu Hit Tokens */
+            cpu_hit_tokens: number;
+            /** Gpu Hit Tokens */
+            gpu_hit_tokens: number;
+            /** Hit Rate */
+            hit_rate: number | null;
+            /** Name */
+            name: string;
+            /** Points */
+            points: components["schemas"]["ShadowPoint"][];
+            /** Policy */
+            policy: string;
+            /**
+             * Restored Blocks
+             * @description Since the engine's start, whatever the range
+             */
+            restored_blocks: number;
+            /**
+             * Stored Blocks
+             * @description Since the engine's start, whatever the range
+             */
+            stored_blocks: number;
+        };
+        /**
+         * ShadowError
+         * @description How far the shadow of the policy that was obeyed is from what the engine said.
+         */
+        ShadowError: {
+            /** Name */
+            name: string;
+            /**
+             * Percentage Points
+             * @description Over the range: shadow minus truth
+             */
+            percentage_points: number | null;
+            /**
+             * Worst Percentage Points
+             * @description In the worst point of the timeline, its size
+             */
+            worst_percentage_points: number | null;
+        };
+        /** ShadowPoint */
+        ShadowPoint: {
+            /**
+             * Hit Rate
+             * @description 0 to 1; null without traffic
+             */
+            hit_rate: number | null;
+            /** Wall Ns */
+            wall_ns: number;
+        };
+        /** Shadows */
+        Shadows: {
+            /** Curve */
+            curve: components["schemas"]["CurveRow"][];
+            /** Engine Id */
+            engine_id: number | null;
+            error: components["schemas"]["ShadowError"] | null;
+            /**
+             * Hit Rate
+             * @description What the engine itself found
+             */
+            hit_rate: number | null;
+            /** Is Caught Up */
+            is_caught_up: boolean;
+            /** Last Seq */
+            last_seq: number;
+            /**
+             * Notes
+             * @description Where a shadow must differ from what would have happened
+             */
+            notes: string[];
+            /** Shadows */
+            shadows: components["schemas"]["Shadow"][];
+            /**
+             * Unsupported
+             * @description Why there can be none, in words
+             */
+            unsupported: string | null;
         };
         /** Summary */
         Summary: {
@@ -659,6 +1687,126 @@ export interface components {
             ttft_p90_ns: number | null;
             /** Until Wall Ns */
             until_wall_ns: number;
+        };
+        /** Tier */
+        Tier: {
+            /** Block Bytes */
+            block_bytes: number;
+            /**
+             * Blocks
+             * @description By id, `limit` of them from `first_id` on
+             */
+            blocks: components["schemas"]["TierBlock"][];
+            /**
+             * Churn
+             * @description Unhit / evicted; null where nothing was evicted
+             */
+            churn: number | null;
+            /** Engine Id */
+            engine_id: number;
+            /** Evicted Blocks */
+            evicted_blocks: number;
+            /**
+             * Evicted Unhit Blocks
+             * @description Evicted without a hit since they were stored
+             */
+            evicted_unhit_blocks: number;
+            /**
+             * Eviction Age
+             * @description Evicted blocks by the time since they were stored
+             */
+            eviction_age: components["schemas"]["Bin"][];
+            /**
+             * Is Complete
+             * @description False: the log says too little, or too far back, about some blocks
+             */
+            is_complete: boolean;
+            /**
+             * Is Order Approximate
+             * @description The order is worked out from completed copies and loads. It is approximate where loads were under way, a copy failed, or rows are missing
+             */
+            is_order_approximate: boolean;
+            /** Num Blocks */
+            num_blocks: number;
+            /**
+             * Seq
+             * @description The state after this row
+             */
+            seq: number;
+            /**
+             * Since Wall Ns
+             * @description The range of the figures below
+             */
+            since_wall_ns: number;
+            /**
+             * States
+             * @description Blocks by state
+             */
+            states: {
+                [key: string]: number;
+            };
+            /** Until Wall Ns */
+            until_wall_ns: number;
+            /**
+             * Wall Ns
+             * @description The time of that row
+             */
+            wall_ns: number;
+        };
+        /**
+         * TierBlock
+         * @description One CPU block. Fields are null where the block holds nothing, or where the log does not say.
+         */
+        TierBlock: {
+            /**
+             * Age Ns
+             * @description Since it was stored, at the time of the view
+             */
+            age_ns: number | null;
+            /**
+             * Conversation Id
+             * @description The conversation of who stored it
+             */
+            conversation_id: string | null;
+            /**
+             * Eviction Rank
+             * @description 0 goes first; null where it is not among those that can go
+             */
+            eviction_rank: number | null;
+            /** Hash */
+            hash: string | null;
+            /** Id */
+            id: number;
+            /**
+             * Index
+             * @description Its index in its chain, in blocks of its group
+             */
+            index: number | null;
+            /**
+             * Is Restored
+             * @description What lies there is a re-store
+             */
+            is_restored: boolean | null;
+            /** Kv Group */
+            kv_group: number | null;
+            /**
+             * Num Hits
+             * @description Loads since it was stored
+             */
+            num_hits: number | null;
+            /**
+             * Request Id
+             * @description Who stored it
+             */
+            request_id: string | null;
+            /**
+             * State
+             * @description pinned: a load reads it; in_flight: given to a copy that is not complete; unknown: nothing about it stands in the rows that were read
+             * @enum {string}
+             */
+            state: "free" | "cached" | "pinned" | "in_flight" | "unknown";
+            /** Stored Wall Ns */
+            stored_wall_ns: number | null;
         };
         /**
          * TierFill
@@ -720,6 +1868,11 @@ export interface components {
             hit_rate: number | null;
             /** Loaded Blocks */
             loaded_blocks: number;
+            /**
+             * Lost Tokens
+             * @description Of the computed: what an endless tier would have given
+             */
+            lost_tokens: number | null;
             /** Prompt Tokens */
             prompt_tokens: number | null;
             /** Restored Blocks */
@@ -761,6 +1914,97 @@ export interface components {
              */
             restored_hit_tokens: number;
         };
+        /** Turn */
+        Turn: {
+            /**
+             * By Session
+             * @description Grouped by the client's session id, not by its chain
+             */
+            by_session: boolean;
+            /**
+             * Lost From Index
+             * @description Where its lookup was cut inside the shared blocks: there it lost its prefix; null: it did not
+             */
+            lost_from_index: number | null;
+            /**
+             * Previous Request Id
+             * @description The turn that it goes on from
+             */
+            previous_request_id: string | null;
+            request: components["schemas"]["RequestRow"];
+            /**
+             * Shared Blocks
+             * @description Blocks of its prompt that the previous turn had, prompt and output
+             */
+            shared_blocks: number;
+            /**
+             * Turn
+             * @description Its depth in the conversation, 1 is the first; two turns of one number are branches
+             */
+            turn: number;
+        };
+        /**
+         * TurnRate
+         * @description All turns of one number, over the conversations that were read.
+         */
+        TurnRate: {
+            /** Cpu Hit Tokens */
+            cpu_hit_tokens: number;
+            /** Gpu Hit Tokens */
+            gpu_hit_tokens: number;
+            /** Hit Rate */
+            hit_rate: number | null;
+            /** Lost Tokens */
+            lost_tokens: number;
+            /** Num Turns */
+            num_turns: number;
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            /** Restored Hit Tokens */
+            restored_hit_tokens: number;
+            /**
+             * Turn
+             * @description 1 is a conversation's first
+             */
+            turn: number;
+        };
+        /** WhatIf */
+        WhatIf: {
+            /** Engine Id */
+            engine_id: number;
+            /**
+             * Hit Rate
+             * @description What the engine itself found
+             */
+            hit_rate: number | null;
+            /** Notes */
+            notes: string[];
+            /** Num Lookups */
+            num_lookups: number;
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            /** Rows */
+            rows: components["schemas"]["WhatIfRow"][];
+        };
+        /** WhatIfRow */
+        WhatIfRow: {
+            /** Cpu Blocks */
+            cpu_blocks: number | null;
+            /** Cpu Bytes */
+            cpu_bytes: number | null;
+            /** Cpu Hit Tokens */
+            cpu_hit_tokens: number;
+            /** Gpu Hit Tokens */
+            gpu_hit_tokens: number;
+            /** Hit Rate */
+            hit_rate: number | null;
+            /** Policy */
+            policy: string;
+            /** Restored Blocks */
+            restored_blocks: number;
+            /** Stored Blocks */
+            stored_blocks: number;
+        };
     };
     responses: never;
     parameters: never;
@@ -770,9 +2014,571 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    get_benefit_api_benefit_get: {
+        parameters: {
+            query?: {
+                /** @description Wall-clock nanoseconds since the epoch */
+                since?: number | null;
+                /** @description Wall-clock nanoseconds since the epoch */
+                until?: number | null;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
+                /** @description Which table `format=csv` gives */
+                table?: "policies" | "regret" | "assumptions";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "assumptions": [
+                     *         {
+                     *           "label": "copying 256 tokens again",
+                     *           "measured": 0.004,
+                     *           "name": "restore_seconds",
+                     *           "quoted": 0.0005,
+                     *           "unit": "s"
+                     *         },
+                     *         {
+                     *           "label": "bytes of 256 tokens",
+                     *           "measured": 11796480,
+                     *           "name": "restore_bytes",
+                     *           "quoted": 2000000,
+                     *           "unit": "B"
+                     *         },
+                     *         {
+                     *           "label": "prefill of 256 tokens",
+                     *           "measured": 0.4352,
+                     *           "name": "prefill_seconds",
+                     *           "quoted": 0.025,
+                     *           "unit": "s"
+                     *         },
+                     *         {
+                     *           "label": "prefill / copying again",
+                     *           "measured": 108.8,
+                     *           "name": "ratio",
+                     *           "quoted": 50,
+                     *           "unit": "×"
+                     *         }
+                     *       ],
+                     *       "block_tokens": 32,
+                     *       "hits_per_restore": 0.3333,
+                     *       "holds": false,
+                     *       "policies": [
+                     *         {
+                     *           "displaced_s": 0.0544,
+                     *           "first_wall_ns": 1789999280000000000,
+                     *           "hit_rate": 0.62,
+                     *           "label": "tracked",
+                     *           "last_wall_ns": 1790000000000000000,
+                     *           "num_lookups": 48,
+                     *           "policy_version": 7,
+                     *           "prefill": {
+                     *             "num_steps": 320,
+                     *             "r_squared": 0.97,
+                     *             "seconds_per_token": 0.0017
+                     *           },
+                     *           "prompt_tokens": 10000,
+                     *           "regret": {
+                     *             "evicted_blocks": 600,
+                     *             "histogram": [
+                     *               {
+                     *                 "from_ns": 0,
+                     *                 "num_blocks": 0,
+                     *                 "to_ns": 100000000
+                     *               },
+                     *               {
+                     *                 "from_ns": 100000000,
+                     *                 "num_blocks": 2,
+                     *                 "to_ns": 316227766
+                     *               },
+                     *               {
+                     *                 "from_ns": 316227766,
+                     *                 "num_blocks": 7
+                     *               }
+                     *             ],
+                     *             "lost_tokens": 210,
+                     *             "wanted_blocks": 9,
+                     *             "wanted_owned_blocks": 6,
+                     *             "wanted_share": 0.015
+                     *           },
+                     *           "restore": {
+                     *             "copy_ns": 45000000,
+                     *             "displaced_blocks": 12,
+                     *             "displaced_wanted_blocks": 1,
+                     *             "hit_tokens": 960,
+                     *             "loaded_blocks": 30,
+                     *             "measured_blocks": 90,
+                     *             "restored_blocks": 90,
+                     *             "restored_bytes": 132710400
+                     *           },
+                     *           "roi": 36.2666,
+                     *           "saved_s": 1.632,
+                     *           "spent_s": 0.045
+                     *         }
+                     *       ],
+                     *       "since_wall_ns": 1789999280000000000,
+                     *       "total": {
+                     *         "displaced_s": 0.0544,
+                     *         "hit_rate": 0.62,
+                     *         "num_lookups": 48,
+                     *         "prefill": {
+                     *           "num_steps": 320,
+                     *           "r_squared": 0.97,
+                     *           "seconds_per_token": 0.0017
+                     *         },
+                     *         "prompt_tokens": 10000,
+                     *         "regret": {
+                     *           "evicted_blocks": 600,
+                     *           "histogram": [
+                     *             {
+                     *               "from_ns": 0,
+                     *               "num_blocks": 0,
+                     *               "to_ns": 100000000
+                     *             },
+                     *             {
+                     *               "from_ns": 100000000,
+                     *               "num_blocks": 2,
+                     *               "to_ns": 316227766
+                     *             },
+                     *             {
+                     *               "from_ns": 316227766,
+                     *               "num_blocks": 7
+                     *             }
+                     *           ],
+                     *           "lost_tokens": 210,
+                     *           "wanted_blocks": 9,
+                     *           "wanted_owned_blocks": 6,
+                     *           "wanted_share": 0.015
+                     *         },
+                     *         "restore": {
+                     *           "copy_ns": 45000000,
+                     *           "displaced_blocks": 12,
+                     *           "displaced_wanted_blocks": 1,
+                     *           "hit_tokens": 960,
+                     *           "loaded_blocks": 30,
+                     *           "measured_blocks": 90,
+                     *           "restored_blocks": 90,
+                     *           "restored_bytes": 132710400
+                     *         },
+                     *         "roi": 36.2666,
+                     *         "saved_s": 1.632,
+                     *         "spent_s": 0.045
+                     *       },
+                     *       "until_wall_ns": 1790000000000000000,
+                     *       "verdict": "It does not hold here: a re-stored block that is hit once pays 109 times, but one in 3 was hit, so re-store gained 36 times what it spent."
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BenefitView"];
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An empty range, or one that cannot be drawn */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_causes_api_causes_get: {
+        parameters: {
+            query?: {
+                /** @description Wall-clock nanoseconds since the epoch */
+                since?: number | null;
+                /** @description Wall-clock nanoseconds since the epoch */
+                until?: number | null;
+                /** @description Seconds a point; chosen to fit the range if not given */
+                bucket?: number | null;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
+                /** @description Which table `format=csv` gives */
+                table?: "causes" | "points" | "examples";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "behind_tokens": 64,
+                     *       "bucket_ns": 10000000000,
+                     *       "causes": [
+                     *         {
+                     *           "behind_tokens": 64,
+                     *           "cause": "evicted",
+                     *           "detail": "owner_running",
+                     *           "lost_share": 0.21,
+                     *           "lost_tokens": 210,
+                     *           "num_lookups": 3,
+                     *           "prompt_tokens": 400
+                     *         },
+                     *         {
+                     *           "behind_tokens": 0,
+                     *           "cause": "never_seen",
+                     *           "detail": "departs",
+                     *           "lost_share": 0,
+                     *           "lost_tokens": 0,
+                     *           "num_lookups": 9,
+                     *           "prompt_tokens": 600
+                     *         }
+                     *       ],
+                     *       "cpu_hit_tokens": 380,
+                     *       "directory": {
+                     *         "capacity": 4096,
+                     *         "engine_id": 1,
+                     *         "num_forgotten": 0
+                     *       },
+                     *       "examples": [
+                     *         {
+                     *           "behind_tokens": 64,
+                     *           "by_request_id": "chatcmpl-19bc",
+                     *           "cause": "evicted",
+                     *           "cut_index": 1,
+                     *           "detail": "owner_running",
+                     *           "engine_id": 1,
+                     *           "lost_tokens": 128,
+                     *           "missing_hash": "c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33",
+                     *           "prompt_tokens": 200,
+                     *           "request_id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
+                     *           "seq": 4712,
+                     *           "since_ns": 2100000000,
+                     *           "wall_ns": 1789999996100000000
+                     *         }
+                     *       ],
+                     *       "gpu_hit_tokens": 240,
+                     *       "lost_tokens": 210,
+                     *       "num_lookups": 12,
+                     *       "points": [
+                     *         {
+                     *           "lost_tokens": {
+                     *             "evicted": 210
+                     *           },
+                     *           "prompt_tokens": 1000,
+                     *           "wall_ns": 1789999990000000000
+                     *         }
+                     *       ],
+                     *       "prompt_tokens": 1000,
+                     *       "since_wall_ns": 1789999990000000000,
+                     *       "until_wall_ns": 1790000000000000000
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Causes"];
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An empty range, or one that cannot be drawn */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_conversations_api_conversations_get: {
+        parameters: {
+            query?: {
+                limit?: number;
+                /** @description `next_before` of the page before */
+                before?: number | null;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
+                /** @description Which table `format=csv` gives */
+                table?: "conversations" | "by_turn";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "by_turn": [
+                     *         {
+                     *           "cpu_hit_tokens": 0,
+                     *           "gpu_hit_tokens": 32,
+                     *           "hit_rate": 0.49230769230769234,
+                     *           "lost_tokens": 32,
+                     *           "num_turns": 1,
+                     *           "prompt_tokens": 65,
+                     *           "restored_hit_tokens": 0,
+                     *           "turn": 1
+                     *         }
+                     *       ],
+                     *       "conversations": [
+                     *         {
+                     *           "cpu_hit_tokens": 0,
+                     *           "engine_id": 1,
+                     *           "first_wall_ns": 1789999996000000000,
+                     *           "gpu_hit_tokens": 32,
+                     *           "hit_rate": 0.49230769230769234,
+                     *           "id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
+                     *           "last_seq": 4711,
+                     *           "last_wall_ns": 1789999996000000000,
+                     *           "lost_tokens": 32,
+                     *           "num_lost_prefixes": 0,
+                     *           "num_turns": 1,
+                     *           "prompt_tokens": 65,
+                     *           "restored_hit_tokens": 0
+                     *         }
+                     *       ],
+                     *       "num_conversations": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ConversationPage"];
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A parameter that is not as it should be */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_conversation_api_conversations__conversation_id__get: {
+        parameters: {
+            query?: {
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
+            };
+            header?: never;
+            path: {
+                /** @description The id of any request of it, or the start of just one */
+                conversation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "conversation": {
+                     *         "cpu_hit_tokens": 0,
+                     *         "engine_id": 1,
+                     *         "first_wall_ns": 1789999996000000000,
+                     *         "gpu_hit_tokens": 32,
+                     *         "hit_rate": 0.49230769230769234,
+                     *         "id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
+                     *         "last_seq": 4711,
+                     *         "last_wall_ns": 1789999996000000000,
+                     *         "lost_tokens": 32,
+                     *         "num_lost_prefixes": 0,
+                     *         "num_turns": 1,
+                     *         "prompt_tokens": 65,
+                     *         "restored_hit_tokens": 0
+                     *       },
+                     *       "hash_block_size": 32,
+                     *       "turns": [
+                     *         {
+                     *           "by_session": false,
+                     *           "request": {
+                     *             "behind_tokens": 0,
+                     *             "by_request_id": "chatcmpl-19bc",
+                     *             "cause": "evicted",
+                     *             "cause_detail": "owner_running",
+                     *             "computed_tokens": 33,
+                     *             "cpu_hit_tokens": 0,
+                     *             "cut_index": 1,
+                     *             "engine_id": 1,
+                     *             "finished_wall_ns": 1789999999000000000,
+                     *             "gpu_hit_tokens": 32,
+                     *             "lost_tokens": 32,
+                     *             "missing_hash": "c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33",
+                     *             "num_blocks": 2,
+                     *             "num_preemptions": 0,
+                     *             "output_tokens": 24,
+                     *             "prompt_tokens": 65,
+                     *             "request_id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
+                     *             "restored_blocks": 1,
+                     *             "restored_hit_tokens": 0,
+                     *             "seq": 4711,
+                     *             "since_ns": 2100000000,
+                     *             "started_wall_ns": 1789999996000000000,
+                     *             "state": "finished",
+                     *             "status": "FINISHED_STOPPED",
+                     *             "ttft_ns": 310000000
+                     *           },
+                     *           "shared_blocks": 0,
+                     *           "turn": 1
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ConversationDetail"];
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No such conversation, or several */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A parameter that is not as it should be */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_engines_api_engines_get: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -789,6 +2595,7 @@ export interface operations {
                      * @example [
                      *       {
                      *         "block_bytes": 1474560,
+                     *         "directory_capacity": 4096,
                      *         "dp_index": 0,
                      *         "engine_uid": "4f0c9d5e-0d7e-4f0e-9a53-0a41b0a6d3b1",
                      *         "hash_block_size": 32,
@@ -862,10 +2669,12 @@ export interface operations {
                 after?: number | null;
                 before?: number | null;
                 /** @description Only these kinds; may be given several times */
-                kind?: ("request_started" | "lookup" | "blocks_stored" | "blocks_restored" | "blocks_evicted" | "blocks_loaded" | "blocks_dropped" | "cursor_moved" | "request_preempted" | "request_finished" | "policy_applied" | "events_dropped" | "fault" | "cache_reset")[] | null;
+                kind?: ("request_started" | "lookup" | "lookup_waits" | "blocks_stored" | "blocks_restored" | "blocks_evicted" | "blocks_loaded" | "blocks_missed" | "blocks_dropped" | "cursor_moved" | "request_preempted" | "request_finished" | "policy_applied" | "events_dropped" | "fault" | "cache_reset")[] | null;
                 /** @description Only this request's rows: an id or its start */
                 request?: string | null;
                 limit?: number;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
             };
             header?: never;
             path?: never;
@@ -893,6 +2702,7 @@ export interface operations {
                      *             "num_attempts": 1,
                      *             "num_blocks": 2,
                      *             "num_tokens": 65,
+                     *             "restored_hit_tokens": 0,
                      *             "tail_hash": "c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33"
                      *           },
                      *           "engine_id": 1,
@@ -952,7 +2762,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Only these kinds; may be given several times */
-                kind?: ("request_started" | "lookup" | "blocks_stored" | "blocks_restored" | "blocks_evicted" | "blocks_loaded" | "blocks_dropped" | "cursor_moved" | "request_preempted" | "request_finished" | "policy_applied" | "events_dropped" | "fault" | "cache_reset")[] | null;
+                kind?: ("request_started" | "lookup" | "lookup_waits" | "blocks_stored" | "blocks_restored" | "blocks_evicted" | "blocks_loaded" | "blocks_missed" | "blocks_dropped" | "cursor_moved" | "request_preempted" | "request_finished" | "policy_applied" | "events_dropped" | "fault" | "cache_reset")[] | null;
                 /** @description Only this request's rows: an id or its start */
                 request?: string | null;
                 after?: number | null;
@@ -994,6 +2804,112 @@ export interface operations {
                 };
             };
             /** @description A parameter that is not as it should be */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_glance_api_glance_get: {
+        parameters: {
+            query?: {
+                /** @description Wall-clock nanoseconds since the epoch */
+                since?: number | null;
+                /** @description Wall-clock nanoseconds since the epoch */
+                until?: number | null;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "double_tier": 0.78,
+                     *       "from_cache": 0.62,
+                     *       "lost_to_eviction": 0.21,
+                     *       "numbers": [
+                     *         {
+                     *           "name": "from_cache",
+                     *           "query": {},
+                     *           "share": 0.62,
+                     *           "view": "overview"
+                     *         },
+                     *         {
+                     *           "name": "lost_to_eviction",
+                     *           "query": {
+                     *             "cause": "evicted"
+                     *           },
+                     *           "share": 0.21,
+                     *           "view": "causes"
+                     *         },
+                     *         {
+                     *           "name": "restore_would_have_saved",
+                     *           "query": {
+                     *             "cause": "evicted",
+                     *             "detail": "owner_running"
+                     *           },
+                     *           "share": 0.09,
+                     *           "view": "causes"
+                     *         },
+                     *         {
+                     *           "name": "double_tier",
+                     *           "query": {},
+                     *           "share": 0.78,
+                     *           "view": "whatif"
+                     *         }
+                     *       ],
+                     *       "prompt_tokens": 10000,
+                     *       "restore_would_have_saved": 0.09,
+                     *       "sentence": "62 % of prompt tokens came from cache; 21 % were lost to CPU evictions, of which re-store would have saved 9 %; a tier twice as large would give 78 %.",
+                     *       "since_wall_ns": 1789999100000000000,
+                     *       "until_wall_ns": 1790000000000000000
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Glance"];
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An empty range, or one that cannot be drawn */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -1263,6 +3179,8 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: number;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
             };
             header?: never;
             path?: never;
@@ -1363,6 +3281,8 @@ export interface operations {
                 state?: ("waiting" | "running" | "preempted" | "finished" | "lost") | null;
                 /** @description Part of a request's or a session's id */
                 search?: string | null;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
             };
             header?: never;
             path?: never;
@@ -1380,12 +3300,17 @@ export interface operations {
                      * @example {
                      *       "requests": [
                      *         {
+                     *           "behind_tokens": 0,
+                     *           "by_request_id": "chatcmpl-19bc",
+                     *           "cause": "evicted",
+                     *           "cause_detail": "owner_running",
                      *           "computed_tokens": 33,
                      *           "cpu_hit_tokens": 0,
                      *           "cut_index": 1,
                      *           "engine_id": 1,
                      *           "finished_wall_ns": 1789999999000000000,
                      *           "gpu_hit_tokens": 32,
+                     *           "lost_tokens": 32,
                      *           "missing_hash": "c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33",
                      *           "num_blocks": 2,
                      *           "num_preemptions": 0,
@@ -1393,7 +3318,9 @@ export interface operations {
                      *           "prompt_tokens": 65,
                      *           "request_id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
                      *           "restored_blocks": 1,
+                     *           "restored_hit_tokens": 0,
                      *           "seq": 4711,
+                     *           "since_ns": 2100000000,
                      *           "started_wall_ns": 1789999996000000000,
                      *           "state": "finished",
                      *           "status": "FINISHED_STOPPED",
@@ -1445,7 +3372,12 @@ export interface operations {
     };
     get_request_api_requests__request_id__get: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
+                /** @description Which table `format=csv` gives */
+                table?: "chain" | "lane" | "missed";
+            };
             header?: never;
             path: {
                 /** @description An id, or the start of just one */
@@ -1499,6 +3431,20 @@ export interface operations {
                      *           "why_missing": "evicted at step 18190 by the store of chatcmpl-19bc"
                      *         }
                      *       ],
+                     *       "conversation_id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
+                     *       "cut": {
+                     *         "age_ns": 30000000000,
+                     *         "behind_tokens": 0,
+                     *         "by_request_id": "chatcmpl-19bc",
+                     *         "cause": "evicted",
+                     *         "cause_detail": "owner_running",
+                     *         "evicted_step": 18190,
+                     *         "index": 1,
+                     *         "lost_tokens": 32,
+                     *         "missing_hash": "c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33",
+                     *         "since_ns": 2100000000,
+                     *         "was_owned": true
+                     *       },
                      *       "events": [
                      *         {
                      *           "data": {
@@ -1511,6 +3457,7 @@ export interface operations {
                      *             "num_attempts": 1,
                      *             "num_blocks": 2,
                      *             "num_tokens": 65,
+                     *             "restored_hit_tokens": 0,
                      *             "tail_hash": "c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33"
                      *           },
                      *           "engine_id": 1,
@@ -1525,13 +3472,55 @@ export interface operations {
                      *       "hash_block_size": 32,
                      *       "history_last_seq": 5120,
                      *       "is_chain_complete": true,
+                     *       "is_lane_complete": true,
+                     *       "lane": [
+                     *         {
+                     *           "first_index": 0,
+                     *           "kind": "lookup",
+                     *           "num_blocks": 2,
+                     *           "request_id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
+                     *           "seq": 4712,
+                     *           "spans": [
+                     *             {
+                     *               "num_blocks": 1,
+                     *               "state": "gpu_hit"
+                     *             },
+                     *             {
+                     *               "num_blocks": 1,
+                     *               "state": "missing"
+                     *             }
+                     *           ],
+                     *           "step": 18204,
+                     *           "wall_ns": 1789999996100000000
+                     *         }
+                     *       ],
+                     *       "missed": [
+                     *         {
+                     *           "by_request_id": "chatcmpl-19bc",
+                     *           "evicted_step": 18190,
+                     *           "first_index": 1,
+                     *           "head_hash": "c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33",
+                     *           "is_by_restore": false,
+                     *           "kv_group": 0,
+                     *           "num_blocks": 1,
+                     *           "num_owned": 1,
+                     *           "seq": 4713,
+                     *           "since_ns": 2100000000,
+                     *           "tail_hash": "c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33"
+                     *         }
+                     *       ],
                      *       "request": {
+                     *         "behind_tokens": 0,
+                     *         "by_request_id": "chatcmpl-19bc",
+                     *         "cause": "evicted",
+                     *         "cause_detail": "owner_running",
                      *         "computed_tokens": 33,
                      *         "cpu_hit_tokens": 0,
                      *         "cut_index": 1,
                      *         "engine_id": 1,
                      *         "finished_wall_ns": 1789999999000000000,
                      *         "gpu_hit_tokens": 32,
+                     *         "lost_tokens": 32,
                      *         "missing_hash": "c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33c0ffee11aa22bb33",
                      *         "num_blocks": 2,
                      *         "num_preemptions": 0,
@@ -1539,12 +3528,16 @@ export interface operations {
                      *         "prompt_tokens": 65,
                      *         "request_id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
                      *         "restored_blocks": 1,
+                     *         "restored_hit_tokens": 0,
                      *         "seq": 4711,
+                     *         "since_ns": 2100000000,
                      *         "started_wall_ns": 1789999996000000000,
                      *         "state": "finished",
                      *         "status": "FINISHED_STOPPED",
                      *         "ttft_ns": 310000000
-                     *       }
+                     *       },
+                     *       "saved_prefill_s": 0.0544,
+                     *       "saved_tokens": 32
                      *     }
                      */
                     "application/json": components["schemas"]["RequestDetail"];
@@ -1597,6 +3590,125 @@ export interface operations {
             };
         };
     };
+    get_shadows_api_shadows_get: {
+        parameters: {
+            query?: {
+                /** @description Wall-clock nanoseconds since the epoch */
+                since?: number | null;
+                /** @description Wall-clock nanoseconds since the epoch */
+                until?: number | null;
+                /** @description Seconds a point; chosen to fit the range if not given */
+                bucket?: number | null;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
+                /** @description Which table `format=csv` gives */
+                table?: "curve" | "shadows";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "curve": [
+                     *         {
+                     *           "cpu_blocks": 96,
+                     *           "cpu_bytes": 141557760,
+                     *           "hit_rate": 0.48,
+                     *           "policy": "off"
+                     *         },
+                     *         {
+                     *           "cpu_blocks": 192,
+                     *           "cpu_bytes": 283115520,
+                     *           "hit_rate": 0.71,
+                     *           "policy": "off"
+                     *         }
+                     *       ],
+                     *       "engine_id": 1,
+                     *       "error": {
+                     *         "name": "active",
+                     *         "percentage_points": -0.2,
+                     *         "worst_percentage_points": 1.4
+                     *       },
+                     *       "hit_rate": 0.62,
+                     *       "is_caught_up": true,
+                     *       "last_seq": 4211,
+                     *       "notes": [
+                     *         "What the GPU holds is taken as it was."
+                     *       ],
+                     *       "shadows": [
+                     *         {
+                     *           "cpu_blocks": 96,
+                     *           "cpu_bytes": 141557760,
+                     *           "cpu_hit_tokens": 9216,
+                     *           "gpu_hit_tokens": 2048,
+                     *           "hit_rate": 0.48,
+                     *           "name": "off",
+                     *           "points": [
+                     *             {
+                     *               "hit_rate": 0.48,
+                     *               "wall_ns": 1796000000000000000
+                     *             },
+                     *             {
+                     *               "wall_ns": 1796000010000000000
+                     *             }
+                     *           ],
+                     *           "policy": "off",
+                     *           "restored_blocks": 0,
+                     *           "stored_blocks": 811
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Shadows"];
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An empty range, an unknown policy, a size that is none */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_summary_api_summary_get: {
         parameters: {
             query?: {
@@ -1604,6 +3716,8 @@ export interface operations {
                 since?: number | null;
                 /** @description Wall-clock nanoseconds since the epoch */
                 until?: number | null;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
             };
             header?: never;
             path?: never;
@@ -1701,6 +3815,140 @@ export interface operations {
             };
         };
     };
+    get_tier_api_tier_get: {
+        parameters: {
+            query?: {
+                /** @description An engine's `id`; the newest if not given */
+                engine?: number | null;
+                /** @description As of this row of the log; the last if not given */
+                seq?: number | null;
+                /** @description Wall-clock nanoseconds since the epoch */
+                since?: number | null;
+                /** @description Wall-clock nanoseconds since the epoch */
+                until?: number | null;
+                first_id?: number | null;
+                limit?: number;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "block_bytes": 1474560,
+                     *       "blocks": [
+                     *         {
+                     *           "age_ns": 3500000000,
+                     *           "conversation_id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
+                     *           "eviction_rank": 0,
+                     *           "hash": "5b9c1f0e6f4a7d215b9c1f0e6f4a7d215b9c1f0e6f4a7d215b9c1f0e6f4a7d21",
+                     *           "id": 0,
+                     *           "index": 0,
+                     *           "is_restored": false,
+                     *           "kv_group": 0,
+                     *           "num_hits": 1,
+                     *           "request_id": "chatcmpl-7f3a5f0c9a7e4a51-0-8b7d12aa",
+                     *           "state": "cached",
+                     *           "stored_wall_ns": 1789999996500000000
+                     *         },
+                     *         {
+                     *           "id": 1,
+                     *           "state": "free"
+                     *         }
+                     *       ],
+                     *       "churn": 0.75,
+                     *       "engine_id": 1,
+                     *       "evicted_blocks": 600,
+                     *       "evicted_unhit_blocks": 450,
+                     *       "eviction_age": [
+                     *         {
+                     *           "from_ns": 0,
+                     *           "num_blocks": 0,
+                     *           "to_ns": 100000000
+                     *         },
+                     *         {
+                     *           "from_ns": 100000000,
+                     *           "num_blocks": 2,
+                     *           "to_ns": 316227766
+                     *         },
+                     *         {
+                     *           "from_ns": 316227766,
+                     *           "num_blocks": 7
+                     *         }
+                     *       ],
+                     *       "is_complete": true,
+                     *       "is_order_approximate": false,
+                     *       "num_blocks": 2,
+                     *       "seq": 5120,
+                     *       "since_wall_ns": 1789999280000000000,
+                     *       "states": {
+                     *         "cached": 1,
+                     *         "free": 1
+                     *       },
+                     *       "until_wall_ns": 1790000000000000000,
+                     *       "wall_ns": 1790000000000000000
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Tier"];
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No such engine, or none at all */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An empty range */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_timeline_api_timeline_get: {
         parameters: {
             query?: {
@@ -1710,6 +3958,8 @@ export interface operations {
                 until?: number | null;
                 /** @description Seconds a point; chosen to fit the range if not given */
                 bucket?: number | null;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
             };
             header?: never;
             path?: never;
@@ -1736,6 +3986,7 @@ export interface operations {
                      *           "gpu_hit_tokens": 240,
                      *           "hit_rate": 0.62,
                      *           "loaded_blocks": 12,
+                     *           "lost_tokens": 210,
                      *           "prompt_tokens": 1000,
                      *           "restored_blocks": 3,
                      *           "restored_hit_tokens": 96,
@@ -1780,6 +4031,92 @@ export interface operations {
                 };
             };
             /** @description A range that cannot be drawn */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_whatif_api_whatif_get: {
+        parameters: {
+            query?: {
+                /** @description Of off, tracked, unlimited */
+                policies?: string;
+                /** @description Sizes with commas; the engine's own if not given */
+                cpu_gib?: string | null;
+                /** @description The newest with traffic if not given */
+                engine?: number | null;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "engine_id": 1,
+                     *       "hit_rate": 0.62,
+                     *       "notes": [
+                     *         "What the GPU holds is taken as it was."
+                     *       ],
+                     *       "num_lookups": 48,
+                     *       "prompt_tokens": 23462,
+                     *       "rows": [
+                     *         {
+                     *           "cpu_hit_tokens": 16252,
+                     *           "gpu_hit_tokens": 2048,
+                     *           "hit_rate": 0.78,
+                     *           "policy": "unlimited",
+                     *           "restored_blocks": 0,
+                     *           "stored_blocks": 302
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WhatIf"];
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An empty range, an unknown policy, a size that is none */
             422: {
                 headers: {
                     [name: string]: unknown;

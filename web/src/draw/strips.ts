@@ -1,7 +1,7 @@
 // What stands in each strip: the stacked sources of prompt tokens, bars of blocks, the fill of the CPU tier.
 import type { PolicyMarker, Timeline, TimelinePoint } from "../api/types";
 import { COLORS, FONT, hatch } from "./palette";
-import type { Painter, TrackData } from "./track";
+import type { Bucket, Painter } from "./track";
 
 export type Unit = "share" | "tokens";
 
@@ -17,7 +17,7 @@ export function tokensOf(point: TimelinePoint): number | null {
   return stack && stack.gpu + stack.cpu + stack.restored + stack.computed;
 }
 
-export function paintSources(p: Painter, data: TrackData, unit: Unit): void {
+export function paintSources(p: Painter, timeline: Timeline, unit: Unit): void {
   const { ctx, ratio } = p;
   const gap = (p.slots[0]?.width ?? 0) >= 6 * ratio ? ratio : 0;
   clip(p, () => {
@@ -45,7 +45,7 @@ export function paintSources(p: Painter, data: TrackData, unit: Unit): void {
       ctx.globalAlpha = 1;
     }
   });
-  paintPolicies(p, data.timeline);
+  paintPolicies(p, timeline);
   paintDown(p);
 }
 
@@ -65,8 +65,11 @@ export function changeLines(places: readonly number[], gap: number): number[] {
   return kept;
 }
 
+/** What of a timeline says which policy held when. */
+export type Policies = Pick<Timeline, "since_wall_ns" | "until_wall_ns" | "policy_markers" | "policy_at_start">;
+
 /** The policy over time: a ribbon above the plot, and a line through it at a change, where lines have room. */
-function paintPolicies(p: Painter, timeline: Timeline): void {
+export function paintPolicies<P extends Bucket>(p: Painter<P>, timeline: Policies): void {
   const { ctx, ratio, box, ink } = p;
   const height = 15 * ratio;
   const top = box.top - height - 3 * ratio;
@@ -113,7 +116,7 @@ export interface PolicySpan {
 }
 
 /** The stretches of one policy each. A start that brings no change is no stretch of its own. */
-export function policySpans(timeline: Timeline): PolicySpan[] {
+export function policySpans(timeline: Policies): PolicySpan[] {
   const spans: PolicySpan[] = [];
   if (timeline.policy_at_start !== null) {
     spans.push({
@@ -137,7 +140,7 @@ export function policySpans(timeline: Timeline): PolicySpan[] {
 }
 
 /** Names the grey bands that are wide enough for it. */
-function paintDown(p: Painter): void {
+export function paintDown<P extends Bucket>(p: Painter<P>): void {
   const { ctx, ratio, box, ink, slots } = p;
   ctx.save();
   ctx.font = scaled(FONT, ratio);
@@ -213,7 +216,7 @@ export function paintLevel(p: Painter, value: (point: TimelinePoint) => number |
   });
 }
 
-function clip({ ctx, box }: Painter, paint: () => void): void {
+export function clip<P extends Bucket>({ ctx, box }: Painter<P>, paint: () => void): void {
   ctx.save();
   ctx.beginPath();
   ctx.rect(box.left, box.top, box.width, box.height);
@@ -222,6 +225,6 @@ function clip({ ctx, box }: Painter, paint: () => void): void {
   ctx.restore();
 }
 
-function scaled(font: string, ratio: number): string {
+export function scaled(font: string, ratio: number): string {
   return font.replace(/^(\d+)px/, (_, size: string) => `${Number(size) * ratio}px`);
 }

@@ -1,27 +1,41 @@
 // One strip of a shared time axis, on uPlot: it brings axes, cursor, the selection of a range and the sync between strips;
-// what stands in the plot is painted by the strip's own `paint`. Knows the timeline's points, nothing of state.
+// what stands in the plot is painted by the strip's own `paint`. Knows buckets of time, nothing of state.
 import uPlot from "uplot";
-import type { Timeline, TimelinePoint } from "../api/types";
+import type { TimelinePoint } from "../api/types";
 import { clock, exact } from "../lib/format";
 import { FONT, hatch, type Ink } from "./palette";
 
-export interface TrackData {
-  timeline: Timeline;
+/** A bucket of time; `engine_up` false where no engine wrote anything. */
+export interface Bucket {
+  wall_ns: number;
+  engine_up?: boolean;
+}
+
+/** Buckets of equal length, one after the other. */
+export interface Series<P extends Bucket> {
+  since_wall_ns: number;
+  until_wall_ns: number;
+  bucket_ns: number;
+  points: readonly P[];
+}
+
+export interface TrackData<P extends Bucket = TimelinePoint> {
+  timeline: Series<P>;
   ink: Ink;
 }
 
 /** A bucket's place on the canvas, in device pixels. */
-export interface Slot {
+export interface Slot<P extends Bucket = TimelinePoint> {
   left: number;
   width: number;
-  point: TimelinePoint;
+  point: P;
 }
 
-export interface Painter {
+export interface Painter<P extends Bucket = TimelinePoint> {
   ctx: CanvasRenderingContext2D;
   ratio: number;
   ink: Ink;
-  slots: readonly Slot[];
+  slots: readonly Slot<P>[];
   /** The plot's box in device pixels. */
   box: { left: number; top: number; width: number; height: number };
   /** Where a y value stands. */
@@ -30,7 +44,7 @@ export interface Painter {
   x: (wallNs: number) => number;
 }
 
-export interface TrackOptions {
+export interface TrackOptions<P extends Bucket = TimelinePoint> {
   height: number;
   /** Room at the left that every strip of a screen shares, so that their times stand under each other. */
   gutter: number;
@@ -38,20 +52,20 @@ export interface TrackOptions {
   /** Labels of the y axis; null for a strip without one. */
   yLabel: ((value: number) => string) | null;
   padTop: number;
-  yMax: (points: readonly TimelinePoint[]) => number;
-  paint: (painter: Painter, data: TrackData) => void;
+  yMax: (points: readonly P[]) => number;
+  paint: (painter: Painter<P>, data: TrackData<P>) => void;
   onCursor: (index: number | null) => void;
   onSelect: (sinceMs: number, untilMs: number) => void;
 }
 
-export class Track {
+export class Track<P extends Bucket = TimelinePoint> {
   readonly #plot: uPlot;
-  readonly #options: TrackOptions;
-  #data: TrackData;
+  readonly #options: TrackOptions<P>;
+  #data: TrackData<P>;
   #frame: number | null = null;
   #width: number;
 
-  constructor(root: HTMLElement, width: number, data: TrackData, options: TrackOptions) {
+  constructor(root: HTMLElement, width: number, data: TrackData<P>, options: TrackOptions<P>) {
     this.#data = data;
     this.#options = options;
     this.#width = width;
@@ -59,7 +73,7 @@ export class Track {
   }
 
   /** Takes new data; drawn once, with the next frame. */
-  update(data: TrackData, width: number): void {
+  update(data: TrackData<P>, width: number): void {
     this.#data = data;
     this.#width = width;
     this.#frame ??= requestAnimationFrame(() => {
@@ -153,7 +167,7 @@ export class Track {
     };
   }
 
-  #painter(u: uPlot): Painter {
+  #painter(u: uPlot): Painter<P> {
     const { points, bucket_ns } = this.#data.timeline;
     const x = (wallNs: number) => u.valToPos(wallNs / 1e9, "x", true);
     const slots = points.map((point) => {
@@ -177,7 +191,7 @@ export class Track {
     ctx.save();
     let start = 0;
     while (start < slots.length) {
-      if (slots[start]?.point.engine_up) {
+      if (slots[start]?.point.engine_up !== false) {
         start += 1;
         continue;
       }

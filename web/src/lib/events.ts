@@ -1,5 +1,6 @@
 // What each kind of event is called, the letter that marks it, and its one line of text. Pure: types of the API only.
 import type { EventRow } from "../api/types";
+import { cutWords, lossWords } from "./causes";
 import { bytes, count, duration, NONE, plural, shortHash, shortId, span } from "./format";
 
 /** A colour role: the same name means the same thing on every screen (see draw/palette.ts). */
@@ -20,6 +21,7 @@ export const KINDS: Readonly<Record<string, Kind>> = {
   blocks_restored: { label: "re-stored", mark: "R", tone: "restored" },
   blocks_evicted: { label: "evicted", mark: "E", tone: "lost" },
   blocks_loaded: { label: "loaded", mark: "L", tone: "cpu" },
+  blocks_missed: { label: "wanted again", mark: "W", tone: "lost" },
   blocks_dropped: { label: "dropped", mark: "D", tone: "lost" },
   cursor_moved: { label: "cursor moved", mark: "›", tone: "plain" },
   request_preempted: { label: "preempted", mark: "P", tone: "flight" },
@@ -41,6 +43,7 @@ const DROP_REASONS: Readonly<Record<string, string>> = {
   not_tried: "the step had looked for places in the tier as often as it may",
   copy_failed: "the copy failed",
   rehashed: "the GPU block held something else by then",
+  skipped: "its turn did not come",
 };
 
 const number = (value: unknown): number | null => (typeof value === "number" ? value : null);
@@ -80,7 +83,7 @@ export function describe(event: EventRow): string {
     case "blocks_stored":
     case "blocks_restored":
     case "blocks_loaded":
-      return join(blocks, bytes(number(d.num_bytes)), ordered(event));
+      return join(blocks, bytes(number(d.num_bytes)), ordered(event), copied(d));
     case "blocks_evicted": {
       const by = otherParty(event);
       const owned = number(d.num_owned) ?? 0;
@@ -90,6 +93,18 @@ export function describe(event: EventRow): string {
         by ? `by ${shortId(by)}` : "",
         owned === 0 ? "" : `${owned === run?.num ? "" : `${count(owned)} `}of a running request`,
         age === null ? "" : `${duration(age)} after its store`,
+        number(d.num_loaded) === 0 ? "never hit" : "",
+        d.is_by_restore ? "for a re-store" : "",
+      );
+    }
+    case "blocks_missed": {
+      const by = otherParty(event);
+      const owned = number(d.num_owned) ?? 0;
+      return join(
+        blocks,
+        `evicted ${duration(number(d.since_ns))} before`,
+        by ? `by ${d.is_by_restore ? "a re-store of " : ""}${shortId(by)}` : "",
+        owned === 0 ? "" : "a running request had them",
       );
     }
     case "blocks_dropped": {
@@ -135,9 +150,16 @@ function describeLookup(d: EventRow["data"]): string {
   const cpu = number(d.cpu_hit_tokens) ?? 0;
   if (d.is_skipped) return `${plural(tokens, "token")}, prefix cache not asked`;
   const cut = number(d.cut_index);
+  const why = cutWords({
+    cause: text(d.cause),
+    detail: text(d.cause_detail),
+    sinceNs: number(d.since_ns),
+    byRequestId: text(d.by_request_id),
+  });
   return join(
     `${count(tokens)} = ${count(gpu)} GPU + ${count(cpu)} CPU + ${count(tokens - gpu - cpu)} computed`,
-    cut === null ? "" : `cut at ${cut}, missing ${shortHash(text(d.missing_hash))}`,
+    cut === null ? "" : `cut at ${cut}${why ? `: ${why}` : `, missing ${shortHash(text(d.missing_hash))}`}`,
+    lossWords(number(d.lost_tokens)),
     d.is_resumed ? "resumed" : "",
   );
 }
@@ -153,6 +175,12 @@ export function statusWords(status: string | null): string {
 function ordered(event: EventRow): string {
   const step = number(event.data.scheduled_step);
   return step === null || step === event.step ? "" : `ordered at step ${count(step)}`;
+}
+
+/** What the worker measured for the copy. */
+function copied(d: EventRow["data"]): string {
+  const ns = number(d.copy_ns);
+  return ns === null ? "" : `took ${duration(ns)}`;
 }
 
 function join(...parts: string[]): string {

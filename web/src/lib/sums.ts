@@ -26,11 +26,7 @@ export function sumBlocks(timeline: Timeline, count: BlockCount): number {
 }
 
 /** The largest value over the buckets, at least `least`: the top of a strip. */
-export function topOf(
-  points: readonly TimelinePoint[],
-  value: (point: TimelinePoint) => number | null,
-  least = 1,
-): number {
+export function topOf<P>(points: readonly P[], value: (point: P) => number | null, least = 1): number {
   return points.reduce((top, point) => Math.max(top, value(point) ?? 0), least);
 }
 

@@ -6,13 +6,17 @@ import { connection } from "../state/live";
 import { route } from "../state/location";
 import { engines, isLive, logSpan, summary } from "../state/log";
 import { numWaiting } from "../state/resource";
+import { BenefitPage } from "./Benefit";
 import { Problem } from "./bits";
 import { ChatView } from "./Chat";
+import { ConversationView } from "./Conversation";
+import { ConversationsView } from "./Conversations";
 import { EmptyLog, EmptyTraffic } from "./Empty";
 import { EnginesView } from "./Engines";
 import { Feed } from "./Feed";
 import { Header } from "./Header";
 import { KeyForm } from "./KeyForm";
+import { MissesView } from "./Misses";
 import { PolicyView } from "./Policy";
 import { RequestView } from "./RequestPage";
 import { RecentRequests, RequestsView } from "./Requests";
@@ -20,9 +24,17 @@ import { Sentence } from "./Sentence";
 import { Strips } from "./Strips";
 import { SwitchPanel } from "./Switch";
 import { TierPanel } from "./Tier";
+import { TierView } from "./TierMap";
+import { WhatIfView } from "./WhatIf";
 
 const TITLES = {
   now: "overview",
+  misses: "why it missed",
+  benefit: "benefit",
+  whatif: "what-if",
+  tier: "CPU tier",
+  conversations: "conversations",
+  conversation: "conversation",
   requests: "requests",
   request: "request",
   policy: "policy",
@@ -63,6 +75,18 @@ function skip(): void {
 
 function CurrentView() {
   switch (route.value.view) {
+    case "misses":
+      return <MissesView />;
+    case "benefit":
+      return <BenefitPage />;
+    case "whatif":
+      return <WhatIfView />;
+    case "tier":
+      return <TierView />;
+    case "conversations":
+      return <ConversationsView />;
+    case "conversation":
+      return <ConversationView />;
     case "requests":
       return <RequestsView />;
     case "request":

@@ -1,7 +1,7 @@
 // The line at the top of every view: what is watched, the views, the connection, the range, light or dark.
 import { duration, exact, plural } from "../lib/format";
 import { RANGES } from "../lib/range";
-import type { View } from "../lib/route";
+import { listOf, type View } from "../lib/route";
 import { forgetKey, hasKey } from "../state/access";
 import { nowMs } from "../state/clock";
 import { connection, lostReason, lostSinceMs } from "../state/live";
@@ -11,14 +11,22 @@ import { flipTheme, isDark } from "../state/theme";
 
 const VIEWS: readonly { view: View; label: string }[] = [
   { view: "now", label: "Overview" },
+  { view: "misses", label: "Misses" },
+  { view: "benefit", label: "Benefit" },
+  { view: "whatif", label: "What-if" },
+  { view: "tier", label: "Tier" },
+  { view: "conversations", label: "Conversations" },
   { view: "requests", label: "Requests" },
   { view: "policy", label: "Policy" },
   { view: "engines", label: "Engines" },
   { view: "chat", label: "Chat" },
 ];
 
+/** The views that show a piece of time. */
+const RANGED: readonly View[] = ["now", "misses", "benefit", "whatif"];
+
 export function Header() {
-  const here = route.value.view === "request" ? "requests" : route.value.view;
+  const here = listOf(route.value.view);
   return (
     <header class="top">
       <a class="name" href={href("now")}>
@@ -39,7 +47,7 @@ export function Header() {
       </nav>
       <span class="push" />
       <Status />
-      {here === "now" && <RangePicker />}
+      {RANGED.includes(here) && <RangePicker />}
       {hasKey.value && (
         <button type="button" class="quiet" onClick={forgetKey}>
           forget key
@@ -71,12 +79,10 @@ function Watched() {
     <span class="watched">
       <b title={engine.model}>{model}</b>
       <a href={href("engines")}>{name}</a>
-      {engine.is_live ? (
+      {engine.is_live && (
         <span title={`since ${exact(engine.started_wall_ns)}`}>
           up {duration(nowMs.value * 1e6 - engine.started_wall_ns)}
         </span>
-      ) : (
-        <span>not running</span>
       )}
     </span>
   );
@@ -115,7 +121,6 @@ function RangePicker() {
   return (
     <span class="range">
       <label>
-        <span class="wide">range</span>
         <select
           aria-label="Time range"
           value={now.text}

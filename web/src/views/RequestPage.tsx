@@ -1,11 +1,15 @@
 // One request: what its lookup found, the lane of its blocks, the history of the pinned block, its events.
 import type { ChainBlock, RequestDetail } from "../api/types";
+import { seconds } from "../lib/benefit";
+import { causeOf } from "../lib/causes";
 import { kindOf, statusWords, touchesBlock } from "../lib/events";
-import { clock, count, duration, exact, NONE, plural, share } from "../lib/format";
+import { clock, count, duration, exact, NONE, plural, share, shortId } from "../lib/format";
 import { buildLane } from "../lib/lane";
 import { href, hrefHere, route, setParams } from "../state/location";
 import { detail } from "../state/requests";
 import { Ago, Figure, Mark, Panel, Problem, RequestLink, SplitBar } from "./bits";
+import { CutPanel } from "./CutPanel";
+import { TakeAway } from "./charts";
 import { EventList } from "./Feed";
 import { LaneView } from "./Lane";
 
@@ -44,6 +48,7 @@ function Page({ data }: { data: RequestDetail }) {
       </h1>
       <Outcome data={data} />
       <Figures data={data} />
+      <CutPanel data={data} />
       {!data.is_chain_complete && (
         <p class="note alarm">
           <Mark tone="alarm">!</Mark> The log has lost part of this chain: events were dropped, or it began before the
@@ -53,7 +58,12 @@ function Page({ data }: { data: RequestDetail }) {
       {data.chain.length > 0 ? (
         <Panel
           title="Block chain"
-          tools={<span class="muted">{plural(data.hash_block_size, "token")} a block, time runs down</span>}
+          tools={
+            <>
+              <span class="muted">{plural(data.hash_block_size, "token")} a block, time runs down</span>
+              <TakeAway path={`/requests/${encodeURIComponent(request.request_id)}`} params={{}} what="This request" />
+            </>
+          }
         >
           <LaneView detail={data} pinned={pinned} onPin={pin} />
         </Panel>
@@ -88,26 +98,48 @@ function Outcome({ data }: { data: RequestDetail }) {
       {missing && (
         <>
           The lookup was cut at <a href={hrefHere({ block: String(missing.index) })}>block {missing.index}</a>
-          {missing.why_missing && `: ${missing.why_missing}`}.{" "}
+          {data.cut?.cause ? `: ${causeOf(data.cut.cause).label}` : missing.why_missing && `: ${missing.why_missing}`}.{" "}
         </>
       )}
-      {lane.numBeyond > 0 && (
+      {data.cut?.lost_tokens ? (
         <>
-          Behind the cut lay {plural(lane.numBeyond, "usable block")}, {count(lane.numBeyond * size)} tokens.
+          That cost <b>{plural(data.cut.lost_tokens, "token")}</b> that had been computed before
+          {data.cut.behind_tokens ? `, ${count(data.cut.behind_tokens)} of them still lay behind the cut` : ""}.
         </>
+      ) : (
+        lane.numBeyond > 0 && (
+          <>
+            Behind the cut lay {plural(lane.numBeyond, "usable block")}, {count(lane.numBeyond * size)} tokens.
+          </>
+        )
       )}
     </p>
   );
 }
 
-function Figures({ data: { request } }: { data: RequestDetail }) {
+function Figures({ data }: { data: RequestDetail }) {
+  const { request } = data;
   const gpu = request.gpu_hit_tokens;
   const cpu = request.cpu_hit_tokens;
   return (
     <dl class="figures row">
       <Figure
         label="from cache"
-        value={<SplitBar split={gpu === null || cpu === null ? null : { prompt: request.prompt_tokens, gpu, cpu }} />}
+        value={
+          <SplitBar
+            split={
+              gpu === null || cpu === null
+                ? null
+                : {
+                    prompt: request.prompt_tokens,
+                    gpu,
+                    cpu,
+                    restored: request.restored_hit_tokens ?? 0,
+                    lost: request.lost_tokens ?? 0,
+                  }
+            }
+          />
+        }
       />
       <Figure label="state" value={request.state + (request.status ? `, ${statusWords(request.status)}` : "")} />
       <Figure label="started" value={<Started ns={request.started_wall_ns} />} />
@@ -116,12 +148,31 @@ function Figures({ data: { request } }: { data: RequestDetail }) {
         value={request.finished_wall_ns === null ? NONE : duration(request.finished_wall_ns - request.started_wall_ns)}
       />
       <Figure label="TTFT" value={duration(request.ttft_ns)} />
+      <Figure label="tokens spared" value={sparedWords(data)} />
       <Figure label="output tokens" value={count(request.output_tokens)} />
       <Figure label="re-stored blocks" value={count(request.restored_blocks)} />
       {request.num_preemptions > 0 && <Figure label="preempted" value={`${count(request.num_preemptions)}×`} />}
+      {data.conversation_id && (
+        <Figure
+          label="conversation"
+          value={
+            <a class="hash" href={href("conversation", data.conversation_id)} title={data.conversation_id}>
+              {shortId(data.conversation_id)}
+            </a>
+          }
+        />
+      )}
       {request.session_id && <Figure label="session" value={<span class="hash">{request.session_id}</span>} />}
     </dl>
   );
+}
+
+/** What the caches gave, and what that spared at this engine's measured speed. */
+function sparedWords(data: RequestDetail): string {
+  if (data.saved_tokens === null) return NONE;
+  return data.saved_prefill_s === null
+    ? count(data.saved_tokens)
+    : `${count(data.saved_tokens)}, ${seconds(data.saved_prefill_s)} of prefill`;
 }
 
 function Started({ ns }: { ns: number }) {

@@ -1,16 +1,18 @@
 // Requests, newest first: the short table of the first screen and the paged one with its filter.
 import type { ComponentChildren } from "preact";
 import type { RequestRow } from "../api/types";
+import { cutWords } from "../lib/causes";
 import { clock, count, duration, exact, NONE, percent, ratio } from "../lib/format";
 import { href, hrefHere, route, setParams } from "../state/location";
-import { page } from "../state/requests";
-import { Ago, Panel, Problem, RequestLink, SplitBar } from "./bits";
+import { PAGE_ROWS, page } from "../state/requests";
+import { Ago, CauseMark, Panel, Problem, RequestLink, SplitBar } from "./bits";
+import { TakeAway } from "./charts";
 
 const STATES = ["waiting", "running", "preempted", "finished", "lost"] as const;
 
 export function RecentRequests() {
   return (
-    <Panel title="Requests, newest first" class="recent" tools={<a href={href("requests")}>all</a>}>
+    <Panel title="Lookups, newest first" class="recent" tools={<a href={href("requests")}>all</a>}>
       <Problem what="The requests could not be read" error={page.error.value} />
       <Table rows={page.data.value?.requests ?? null} columns={SHORT} empty="No request yet." />
     </Panel>
@@ -45,6 +47,8 @@ export function RequestsView() {
           value={search ?? ""}
           onInput={(event) => setParams({ search: event.currentTarget.value, before: null }, true)}
         />
+        <span class="push" />
+        <TakeAway path="/requests" params={{ limit: PAGE_ROWS, before, state, search }} what="These requests" />
       </search>
       <Problem what="The requests could not be read" error={page.error.value} />
       <Table
@@ -69,7 +73,13 @@ interface Column {
 const hit = (row: RequestRow) =>
   row.gpu_hit_tokens === null || row.cpu_hit_tokens === null
     ? null
-    : { prompt: row.prompt_tokens, gpu: row.gpu_hit_tokens, cpu: row.cpu_hit_tokens };
+    : {
+        prompt: row.prompt_tokens,
+        gpu: row.gpu_hit_tokens,
+        cpu: row.cpu_hit_tokens,
+        restored: row.restored_hit_tokens ?? 0,
+        lost: row.lost_tokens ?? 0,
+      };
 
 const SESSION: Column = {
   name: "session",
@@ -86,7 +96,17 @@ const HIT: Column = {
     return split ? percent(ratio(split.gpu + split.cpu, split.prompt)) : NONE;
   },
 };
-const CUT: Column = { name: "cut at", class: "right", cell: (row) => count(row.cut_index) };
+const CUT: Column = { name: "cut at", class: "right wide", cell: (row) => count(row.cut_index) };
+const WHY: Column = {
+  name: "why it ended there",
+  class: "why",
+  cell: (row) => <Why row={row} />,
+};
+const LOST: Column = {
+  name: "lost tokens",
+  class: "right",
+  cell: (row) => (row.lost_tokens ? count(row.lost_tokens) : NONE),
+};
 const RESTORED: Column = {
   name: "re-stored",
   class: "right wide",
@@ -118,8 +138,27 @@ const STARTED: Column = {
 };
 const WHEN: Column = { name: "age", class: "right muted", cell: (row) => <Ago ns={row.started_wall_ns} isShort /> };
 
-const SHORT: readonly Column[] = [PROMPT, CACHE, HIT, CUT, RESTORED, STATE, WHEN];
-const FULL: readonly Column[] = [SESSION, PROMPT, CACHE, HIT, CUT, RESTORED, TTFT, OUT, STATE, STARTED];
+const SHORT: readonly Column[] = [PROMPT, CACHE, HIT, CUT, WHY, WHEN];
+const FULL: readonly Column[] = [SESSION, PROMPT, CACHE, HIT, CUT, WHY, LOST, RESTORED, TTFT, OUT, STATE, STARTED];
+
+/** The cause of the cut, with its letter. */
+function Why({ row }: { row: RequestRow }) {
+  if (row.cause) {
+    const words = cutWords({
+      cause: row.cause,
+      detail: row.cause_detail,
+      sinceNs: row.since_ns,
+      byRequestId: row.by_request_id,
+    });
+    return (
+      <span class="why-of" title={words}>
+        <CauseMark cause={row.cause} /> <span>{words}</span>
+      </span>
+    );
+  }
+  if (row.gpu_hit_tokens === null) return <span class="muted">{row.state}</span>;
+  return <span class="muted">{row.cut_index === null ? "all found" : NONE}</span>;
+}
 
 interface TableProps {
   rows: readonly RequestRow[] | null;
@@ -128,7 +167,7 @@ interface TableProps {
 }
 
 function Table({ rows, columns, empty }: TableProps) {
-  if (rows === null) return <p class="muted">Reading the requests…</p>;
+  if (rows === null) return page.error.value === null ? <p class="muted">Reading the requests…</p> : null;
   if (rows.length === 0) return <p class="muted">{empty}</p>;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls has to be reachable by keyboard

@@ -1,34 +1,85 @@
-// The answer first: one sentence of what is going on in the range, each number a link to what shows it.
-import type { Summary, TokenSplit } from "../api/types";
+// The answer first: one sentence of what is going on in the range, each number a link to the view that proves it, and a
+// line under it of what re-store is told, how many requests came and how long they waited.
+import type { Glance, Summary } from "../api/types";
 import { policyLabel } from "../lib/events";
-import { count, duration, plural, share } from "../lib/format";
+import { count, duration, percent, plural, share } from "../lib/format";
+import { glance } from "../state/evidence";
 import { href, hrefHere, range } from "../state/location";
 import { isLive, policy, summary } from "../state/log";
+import { rangeWords } from "./bits";
 
 export function Sentence() {
   const sums = summary.data.value;
-  if (!sums) return <p class="sentence muted">Reading the log…</p>;
+  // What went wrong stands above; nothing is being read then.
+  if (!sums) return summary.error.value === null ? <p class="sentence muted">Reading the log…</p> : null;
   return (
-    <p class="sentence" data-testid="sentence">
-      {sums.tokens.prompt_tokens === 0 ? <Silence /> : <Sources tokens={sums.tokens} />} <Restore sums={sums} />{" "}
-      <Rest sums={sums} />
-    </p>
+    <div data-testid="sentence">
+      <p class="sentence">
+        {sums.tokens.prompt_tokens === 0 ? <>No prompt was looked up {rangeWords()}.</> : <Sources sums={sums} />}{" "}
+        {sums.tokens.prompt_tokens > 0 && glance.data.value && <Losses data={glance.data.value} />}
+      </p>
+      <p class="under">
+        <Restore sums={sums} /> <Rest sums={sums} />
+      </p>
+    </div>
   );
 }
 
-function Silence() {
-  return <>No prompt was looked up {rangeWords()}.</>;
-}
-
-function Sources({ tokens }: { tokens: TokenSplit }) {
-  const { prompt_tokens: all, gpu_hit_tokens: gpu, cpu_hit_tokens: cpu, computed_tokens: computed } = tokens;
+function Sources({ sums: { tokens } }: { sums: Summary }) {
+  const { prompt_tokens: all, gpu_hit_tokens: gpu, cpu_hit_tokens: cpu } = tokens;
   return (
     <>
       <a href={hrefHere({ unit: null })}>
         <b>{share(gpu + cpu, all)}</b>
       </a>{" "}
       of <a href={hrefHere({ unit: "tokens" })}>{count(all)} prompt tokens</a> {rangeWords()} came from cache:{" "}
-      {share(gpu, all)} from the GPU, {share(cpu, all)} from the CPU tier. {share(computed, all)} were computed.
+      {share(gpu, all)} from the GPU, {share(cpu, all)} from the CPU tier.
+    </>
+  );
+}
+
+/** What evictions cost, how much of it re-store would have saved, and what a larger tier would give. */
+function Losses({ data }: { data: Glance }) {
+  const { lost_to_eviction: lost, restore_would_have_saved: saved, double_tier: double } = data;
+  return (
+    <>
+      {lost !== null && (
+        <>
+          {lost === 0 ? (
+            <>
+              <a href={href("misses")}>
+                <b>Nothing</b>
+              </a>{" "}
+              was lost to CPU evictions.
+            </>
+          ) : (
+            <>
+              <a href={href("misses", null, { cause: "evicted" })}>
+                <b>{percent(lost)}</b>
+              </a>{" "}
+              were lost to CPU evictions
+              {saved !== null && (
+                <>
+                  ; re-store would have saved{" "}
+                  <a href={href("benefit")}>
+                    <b>{saved === 0 ? "none of it" : percent(saved)}</b>
+                  </a>
+                </>
+              )}
+              .
+            </>
+          )}{" "}
+        </>
+      )}
+      {double !== null && (
+        <>
+          A tier twice as large would give{" "}
+          <a href={href("whatif")}>
+            <b>{percent(double)}</b>
+          </a>
+          .
+        </>
+      )}
     </>
   );
 }
@@ -45,8 +96,7 @@ function Restore({ sums: { tokens, restored_blocks: restored } }: { sums: Summar
       <a href={href("policy")}>{words === "off" ? "off" : `on (${words})`}</a>
       {gained > 0 ? (
         <>
-          ; <a href={hrefHere({ kind: "blocks_restored" })}>{share(gained, tokens.prompt_tokens)}</a> of the tokens were
-          hit thanks to it
+          ; <a href={href("benefit")}>{share(gained, tokens.prompt_tokens)}</a> of the tokens were hit thanks to it
         </>
       ) : (
         restored > 0 && (
@@ -80,12 +130,4 @@ function Rest({ sums }: { sums: Summary }) {
       .
     </>
   );
-}
-
-function rangeWords(): string {
-  const now = range.value;
-  if (now.type === "all") return "in the whole log";
-  if (now.type === "fixed") return "in this piece of time";
-  const words = `${duration(now.ms * 1e6)}`;
-  return isLive.value ? `in the last ${words}` : `in the last ${words} of the log`;
 }

@@ -1,20 +1,19 @@
 // The timeline: the sources of prompt tokens, then a strip each for stores, re-stores, evictions, loads and the CPU tier,
 // all on one time axis with one cursor. Drawing is draw/track's; this mounts it and feeds it.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import type { TimelinePoint } from "../api/types";
-import { COLORS, readInk } from "../draw/palette";
+import { COLORS } from "../draw/palette";
+import { paintShadows, type ShadowLine } from "../draw/shadows";
 import { paintBars, paintLevel, paintSources, tokensOf } from "../draw/strips";
-import { Track, type TrackOptions } from "../draw/track";
 import { clock, count, exact, percent, plural, share } from "../lib/format";
-import { fixedRange } from "../lib/range";
 import { type BlockCount, gapsOf, sumBlocks, sumTokens, topOf } from "../lib/sums";
 import { cursorIndex, cursorPoint, unit } from "../state/cursor";
-import { hrefHere, setParams } from "../state/location";
+import { hrefHere } from "../state/location";
 import { engines, maxBuckets, timeline } from "../state/log";
-import { isDark } from "../state/theme";
+import { shadowLines } from "../state/shadows";
 import { Problem } from "./bits";
-
-type StripOptions = Pick<TrackOptions, "height" | "hasTimeAxis" | "yLabel" | "padTop" | "yMax" | "paint">;
+import { Strip, type StripOptions, stepByKey, useWidth } from "./charts";
+import { ShadowKeys } from "./ShadowKeys";
 
 const BLOCK_STRIPS: readonly { name: string; count: BlockCount; color: string; hatched: boolean; kind: string }[] = [
   { name: "stores", count: "stored_blocks", color: COLORS.computed, hatched: false, kind: "blocks_stored" },
@@ -23,7 +22,7 @@ const BLOCK_STRIPS: readonly { name: string; count: BlockCount; color: string; h
   { name: "loads", count: "loaded_blocks", color: COLORS.cpu, hatched: false, kind: "blocks_loaded" },
 ];
 
-const SOURCES: Omit<StripOptions, "height"> = {
+const SOURCES: Omit<StripOptions<TimelinePoint>, "height"> = {
   hasTimeAxis: true,
   padTop: 24,
   yLabel: null,
@@ -32,15 +31,7 @@ const SOURCES: Omit<StripOptions, "height"> = {
 };
 
 export function Strips() {
-  const root = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(0);
-  useEffect(() => {
-    const element = root.current;
-    if (!element) return;
-    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry?.contentRect.width ?? 0)));
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, []);
+  const [root, width] = useWidth();
   const gutter = width > 0 && width < 480 ? 74 : 92;
   useEffect(() => {
     // In steps of 20 buckets, so that dragging a window's edge does not read the timeline anew at every pixel.
@@ -49,26 +40,32 @@ export function Strips() {
 
   const data = timeline.data.value;
   const isTokens = unit.value === "tokens";
-  const sources: StripOptions = {
+  const sources: StripOptions<TimelinePoint> = {
     ...SOURCES,
     height: width < 640 ? 200 : 320,
     yLabel: isTokens ? (v) => (v >= 10_000 ? `${count(v / 1000)}k` : count(v)) : (v) => percent(v),
     yMax: (points) => (isTokens ? topOf(points, tokensOf) : 1),
-    paint: (painter, { timeline }) => paintSources(painter, { timeline, ink: painter.ink }, unit.peek()),
+    paint: (painter) => {
+      const drawn = timeline.data.peek();
+      if (drawn) paintSources(painter, drawn, unit.peek());
+      if (unit.peek() === "share") paintShadows(painter, shadowLines.peek());
+    },
   };
   return (
     <div class="strips" ref={root}>
       <Readout />
+      <ShadowKeys />
       <Problem what="The timeline could not be read" error={timeline.error.value} />
       {data && width > 0 && (
         <>
           <Slider points={data.points.length}>
-            <Strip
+            <Shared
               key={`${unit.value} ${sources.height}`}
               options={sources}
               width={width}
               gutter={gutter}
               label="Prompt tokens by source"
+              look={lookOf(shadowLines.value)}
             />
           </Slider>
           {BLOCK_STRIPS.map((strip) => (
@@ -81,6 +78,11 @@ export function Strips() {
   );
 }
 
+/** Changes when the lines do. */
+function lookOf(lines: readonly ShadowLine[]): string {
+  return lines.map(({ label, rates }) => `${label} ${rates.size} ${[...rates.values()].at(-1)}`).join("|");
+}
+
 function BlockStrip({ strip, width, gutter }: { strip: (typeof BLOCK_STRIPS)[number]; width: number; gutter: number }) {
   const value = (point: TimelinePoint) => point[strip.count];
   const at = cursorPoint.value;
@@ -91,7 +93,7 @@ function BlockStrip({ strip, width, gutter }: { strip: (typeof BLOCK_STRIPS)[num
         <span>{strip.name}</span>
         <b>{count(shown)}</b>
       </a>
-      <Strip
+      <Shared
         options={{
           height: 34,
           hasTimeAxis: false,
@@ -121,7 +123,7 @@ function TierStrip({ width, gutter }: { width: number; gutter: number }) {
         <span>CPU tier</span>
         <b>{share(known, capacity)}</b>
       </span>
-      <Strip
+      <Shared
         options={{
           height: 34,
           hasTimeAxis: false,
@@ -138,52 +140,26 @@ function TierStrip({ width, gutter }: { width: number; gutter: number }) {
   );
 }
 
-interface StripProps {
-  options: StripOptions;
+/** A strip of the first screen: on the timeline's data, with the cursor that all of them share. */
+function Shared(props: {
+  options: StripOptions<TimelinePoint>;
   width: number;
   gutter: number;
   label: string;
+  look?: string;
+}) {
+  return (
+    <Strip<TimelinePoint>
+      {...props}
+      data={timeline.data.value}
+      onCursor={setCursor}
+      mounted={(track) => cursorIndex.subscribe((index) => byKeyboard && track.point(index))}
+    />
+  );
 }
 
-/** Mounts one track once and gives it whatever is new. */
-function Strip({ options, width, gutter, label }: StripProps) {
-  const root = useRef<HTMLDivElement>(null);
-  const track = useRef<Track | null>(null);
-  const latest = useRef(options);
-  latest.current = options;
-  const data = timeline.data.value;
-  const ink = readInk(isDark.value);
-  useEffect(() => {
-    if (!root.current || !data) return;
-    if (track.current) {
-      track.current.update({ timeline: data, ink }, width);
-      return;
-    }
-    track.current = new Track(
-      root.current,
-      width,
-      { timeline: data, ink },
-      {
-        ...options,
-        gutter,
-        yMax: (points) => latest.current.yMax(points),
-        paint: (painter, given) => latest.current.paint(painter, given),
-        onCursor: (index) => {
-          cursorIndex.value = index;
-        },
-        onSelect: (sinceMs, untilMs) => setParams({ range: fixedRange(sinceMs, untilMs) }),
-      },
-    );
-  }, [data, width, isDark.value]);
-  useEffect(
-    () => () => {
-      track.current?.destroy();
-      track.current = null;
-    },
-    [],
-  );
-  useEffect(() => cursorIndex.subscribe((index) => byKeyboard && track.current?.point(index)), []);
-  return <div class="canvas" ref={root} role="img" aria-label={label} />;
+function setCursor(index: number | null): void {
+  cursorIndex.value = index;
 }
 
 /** Whether the cursor is being moved by keys: only then do the tracks have to be told where it stands. */
@@ -197,18 +173,9 @@ function Slider({ points, children }: { points: number; children: preact.Compone
     byKeyboard = false;
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    const now = cursorIndex.value ?? points - 1;
-    const next = {
-      ArrowLeft: now - 1,
-      ArrowRight: now + 1,
-      PageUp: now - 10,
-      PageDown: now + 10,
-      Home: 0,
-      End: points - 1,
-    }[event.key];
-    if (event.key === "Escape") move(null);
-    else if (next === undefined) return;
-    else move(Math.max(0, Math.min(points - 1, next)));
+    const next = stepByKey(event.key, cursorIndex.value ?? points - 1, points);
+    if (next === undefined) return;
+    move(next);
     event.preventDefault();
   };
   return (
@@ -243,7 +210,7 @@ function readoutWords(): string {
 function Readout() {
   const data = timeline.data.value;
   const point = cursorPoint.value;
-  if (!data) return <p class="readout muted">Reading the timeline…</p>;
+  if (!data) return timeline.error.value === null ? <p class="readout muted">Reading the timeline…</p> : null;
   const t = point ?? sumTokens(data);
   const all = t.prompt_tokens;
   const rows = [

@@ -8,6 +8,7 @@ import { href, route } from "../state/location";
 import { policy, summary } from "../state/log";
 import { change, isAsking, refusal } from "../state/switch";
 import { Ago, Mark, Panel, Problem } from "./bits";
+import { Gains } from "./Gains";
 
 export function SwitchPanel() {
   const state = policy.data.value;
@@ -20,6 +21,7 @@ export function SwitchPanel() {
       <Problem what="The policy could not be read" error={policy.error.value} />
       {state && <Controls state={state} />}
       <Problem what="Not changed" error={refusal.value} />
+      {route.value.view === "now" && <Gains />}
     </Panel>
   );
 }

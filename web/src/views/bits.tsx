@@ -1,10 +1,12 @@
 // Small pieces that several views share: times, hashes, marks, the split bar, notes.
 import type { ComponentChildren } from "preact";
 import type { EventRow } from "../api/types";
+import { causeOf } from "../lib/causes";
 import { kindOf, type Tone } from "../lib/events";
-import { ago, exact, NONE, percent, ratio, share, shortHash, shortId } from "../lib/format";
+import { ago, duration, exact, NONE, percent, ratio, share, shortHash, shortId } from "../lib/format";
 import { nowMs } from "../state/clock";
-import { href } from "../state/location";
+import { href, range } from "../state/location";
+import { isLive } from "../state/log";
 
 /** A moment: how long ago, with the exact time at hand. */
 export function Ago({ ns, isShort = false }: { ns: number | null | undefined; isShort?: boolean }) {
@@ -47,25 +49,65 @@ export function KindMark({ event }: { event: EventRow }) {
   return <Mark tone={kind.tone}>{kind.mark}</Mark>;
 }
 
+/** The letter of a cause on its colour. */
+export function CauseMark({ cause }: { cause: string }) {
+  const { mark, tone, isHatched, label } = causeOf(cause);
+  return (
+    <i class={`swatch fill-cause-${tone}${isHatched ? "-hatched" : ""}`} aria-hidden="true" title={label}>
+      {mark}
+    </i>
+  );
+}
+
+/** A box that scrolls sideways or down: it can be reached by keyboard, and has a name. */
+export function Scroll({ label, children, class: name }: ScrollProps) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls has to be reachable by keyboard
+    <section class={name ?? "scroll-x"} tabIndex={0} aria-label={label}>
+      {children}
+    </section>
+  );
+}
+
+interface ScrollProps {
+  label: string;
+  children: ComponentChildren;
+  class?: string;
+}
+
+/** The range on screen in words that follow a statement. */
+export function rangeWords(): string {
+  const now = range.value;
+  if (now.type === "all") return "in the whole log";
+  if (now.type === "fixed") return "in this piece of time";
+  const words = `${duration(now.ms * 1e6)}`;
+  return isLive.value ? `in the last ${words}` : `in the last ${words} of the log`;
+}
+
 export interface Split {
   prompt: number;
   gpu: number;
   cpu: number;
   restored?: number;
+  /** Of the computed: computed before. */
+  lost?: number;
 }
 
 /** Prompt tokens by source as one bar, with the hit rate in words for those who do not see it. */
 export function SplitBar({ split }: { split: Split | null }) {
   if (split === null || split.prompt === 0) return <span class="muted">{NONE}</span>;
-  const { prompt, gpu, cpu, restored = 0 } = split;
+  const { prompt, gpu, cpu, restored = 0, lost: computedAgain = 0 } = split;
+  const computed = prompt - gpu - cpu;
+  const lost = Math.min(computedAgain, computed);
   const part = (tokens: number) => `${((ratio(tokens, prompt) ?? 0) * 100).toFixed(2)}%`;
-  const words = `${share(gpu, prompt)} GPU hit, ${share(cpu, prompt)} CPU hit, ${share(prompt - gpu - cpu, prompt)} computed`;
+  const words = `${share(gpu, prompt)} GPU hit, ${share(cpu, prompt)} CPU hit, ${share(computed, prompt)} computed${lost > 0 ? `, ${share(lost, prompt)} again` : ""}`;
   return (
     <span class="split" role="img" aria-label={words} title={words}>
       <i class="fill-gpu" style={{ width: part(gpu) }} />
       <i class="fill-cpu" style={{ width: part(cpu - restored) }} />
       <i class="fill-restored" style={{ width: part(restored) }} />
-      <i class="fill-computed" style={{ width: part(prompt - gpu - cpu) }} />
+      <i class="fill-again" style={{ width: part(lost) }} />
+      <i class="fill-computed" style={{ width: part(computed - lost) }} />
     </span>
   );
 }

@@ -1,0 +1,106 @@
+"""What requests did, in the log's order: the rows that shadows of the CPU tier are fed with."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from app.queries.branches import read_chain
+from connector import tables
+from connector.shadow import GroupShape
+
+_e = tables.engines.c
+
+FULL = ("FullAttentionSpec", "MLAAttentionSpec", "SinkFullAttentionSpec", "HiddenStateCacheSpec")
+WINDOW = ("SlidingWindowSpec", "SlidingWindowMLASpec")
+# The plus keeps SQLite from using the index on `kind`, whose order is not the log's.
+_ROWS = """
+SELECT seq, step, wall_ns, kind, request_id, kv_group, first_index, num_blocks, tail_hash, scheduled_step, num_tokens,
+       gpu_hit_tokens, cpu_hit_tokens, to_index, num_output_tokens, is_resumed, is_skipped, num_attempts, enabled,
+       max_restore_blocks_per_step
+FROM events
+WHERE seq > ? AND engine_id = ? AND +kind IN ('lookup', 'lookup_waits', 'cursor_moved', 'blocks_stored',
+      'blocks_restored', 'blocks_loaded', 'request_finished', 'request_preempted', 'cache_reset', 'policy_applied')
+ORDER BY seq LIMIT ?
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TierShape:
+    """The CPU tier of one engine, as shadows need it.
+
+    Attributes:
+        groups: those that a hit must satisfy, full attention first.
+        unsupported: why there can be no shadow of it, in words; None where there can.
+    """
+
+    engine_id: int
+    hash_block_size: int
+    num_blocks: int
+    block_bytes: int
+    groups: tuple[GroupShape, ...]
+    unsupported: str | None
+
+
+def newest_engine(conn: Connection) -> int | None:
+    """The engine that signed in last; None where none has."""
+    return conn.execute(select(_e.id).order_by(_e.id.desc()).limit(1)).scalar_one_or_none()
+
+
+def read_shape(conn: Connection, engine_id: int) -> TierShape | None:
+    """What the engine said of its tier when it signed in; None where there is no such engine."""
+    columns = (_e.hash_block_size, _e.num_cpu_blocks, _e.block_bytes, _e.kv_groups, _e.restore_support)
+    row = conn.execute(select(*columns).where(_e.id == engine_id)).one_or_none()
+    if row is None:
+        return None
+    groups: list[GroupShape] = []
+    unsupported = (
+        None if row.restore_support == "yes" else f"this engine does not record its tier: {row.restore_support}"
+    )
+    for number, group in enumerate(json.loads(row.kv_groups)):
+        if not group["is_prefix_cacheable"]:
+            continue
+        size, window = int(group["block_size"]), group.get("window")
+        if group["kind"] in FULL:
+            needed = None
+        elif group["kind"] in WINDOW and window is not None:
+            needed = ceil((window - 1) / size)
+        else:
+            unsupported = f"a KV-cache group is of the kind {group['kind']}, whose hits a shadow cannot follow"
+            continue
+        groups.append(GroupShape(number, max(1, size // row.hash_block_size), needed))
+    groups.sort(key=lambda g: (g.needed is not None, g.number))
+    if not groups and unsupported is None:
+        unsupported = "no KV-cache group of this engine can be hit"
+    return TierShape(engine_id, row.hash_block_size, row.num_cpu_blocks, row.block_bytes, tuple(groups), unsupported)
+
+
+def read_rows(conn: Connection, engine_id: int, after: int, limit: int) -> Sequence[Any]:
+    """The next rows of one engine behind `after`, in order."""
+    return conn.exec_driver_sql(_ROWS, (after, engine_id, limit)).all()
+
+
+class Chains:
+    """Chains of block hashes by their last hash, read from the log once each while they are in use."""
+
+    def __init__(self, engine_id: int, *, capacity: int = 4_096) -> None:
+        self._engine_id = engine_id
+        self._capacity = capacity
+        self._known: dict[bytes, tuple[bytes, ...]] = {}
+
+    def get(self, conn: Connection, tail: bytes | None) -> tuple[bytes, ...]:
+        """The hashes from the head to `tail`; empty where the log has lost a part of them."""
+        if tail is None:
+            return ()
+        chain = self._known.get(tail)
+        if chain is None:
+            rows = read_chain(conn, self._engine_id, tail)
+            chain = tuple(h for h, _ in rows) if rows and rows[0][1] == 0 else ()
+            if len(self._known) >= self._capacity:
+                for old in list(self._known)[: self._capacity // 2]:
+                    del self._known[old]
+            self._known[tail] = chain
+        return chain

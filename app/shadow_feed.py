@@ -1,0 +1,154 @@
+"""Feeds shadows of the CPU tier with what an engine's log says, and adds up what each would have given.
+
+No thread and no clock of its own: `shadows` follows a live log with it, `whatif` plays a recorded one.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from app.queries.traffic import Chains, TierShape, read_rows
+from connector.shadow import ShadowPolicy, ShadowTier
+
+SECOND_NS = 1_000_000_000
+MAX_SECONDS = 200_000
+ACTIVE = "active"
+
+
+@dataclass(slots=True)
+class Hits:
+    """Prompt tokens in a span, by source."""
+
+    prompt_tokens: int = 0
+    gpu_hit_tokens: int = 0
+    cpu_hit_tokens: int = 0
+
+    @property
+    def hit_rate(self) -> float | None:
+        """None without traffic."""
+        if not self.prompt_tokens:
+            return None
+        return (self.gpu_hit_tokens + self.cpu_hit_tokens) / self.prompt_tokens
+
+
+class Series:
+    """Sums by second of wall time; the oldest go when there are more than `MAX_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._by_second: defaultdict[int, Hits] = defaultdict(Hits)
+
+    def add(self, wall_ns: int, prompt: int, gpu: int, cpu: int) -> None:
+        """One lookup."""
+        hits = self._by_second[wall_ns // SECOND_NS]
+        hits.prompt_tokens += prompt
+        hits.gpu_hit_tokens += gpu
+        hits.cpu_hit_tokens += cpu
+        if len(self._by_second) > MAX_SECONDS:
+            for second in sorted(self._by_second)[: MAX_SECONDS // 10]:
+                del self._by_second[second]
+
+    def total(self, start: int, end: int) -> Hits:
+        """From `start` to `end` (not in it), in wall nanoseconds."""
+        return self.buckets(start, end, max(1, end - start)).get(0, Hits())
+
+    def buckets(self, start: int, end: int, bucket: int) -> Mapping[int, Hits]:
+        """Sums by number of the bucket of `bucket` nanoseconds; only those with traffic."""
+        found: defaultdict[int, Hits] = defaultdict(Hits)
+        for second, hits in list(self._by_second.items()):
+            at = second * SECOND_NS
+            if start <= at < end:
+                into = found[(at - start) // bucket]
+                into.prompt_tokens += hits.prompt_tokens
+                into.gpu_hit_tokens += hits.gpu_hit_tokens
+                into.cpu_hit_tokens += hits.cpu_hit_tokens
+        return found
+
+
+class ShadowFeed:
+    """The shadows of one engine's tier.
+
+    Args:
+        shape: of the engine; it must be supported.
+        shadows: by name. The one that is named `active` follows what the engine obeyed.
+    """
+
+    def __init__(self, shape: TierShape, shadows: Mapping[str, ShadowTier]) -> None:
+        assert shape.unsupported is None, shape.unsupported
+        self.shape = shape
+        self.shadows = dict(shadows)
+        self.last_seq = 0
+        self.num_lookups = 0
+        self.truth = Series()
+        self.series = {name: Series() for name in shadows}
+        self._chains = Chains(shape.engine_id)
+
+    def take(self, conn: Connection, limit: int) -> int:
+        """Read up to `limit` rows and follow them. Returns how many there were."""
+        rows = read_rows(conn, self.shape.engine_id, self.last_seq, limit)
+        for row in rows:
+            self._follow(conn, row)
+            self.last_seq = row.seq
+        return len(rows)
+
+    def _follow(self, conn: Connection, row: Any) -> None:
+        kind, tiers = row.kind, self.shadows.values()
+        if kind == "lookup":
+            self._lookup(conn, row)
+            return
+        for tier in tiers:
+            tier.step(row.step)
+        if kind == "lookup_waits":
+            asked = self._asked(conn, row)
+            for tier in tiers:
+                tier.waits(row.request_id, *asked)
+        elif kind == "cursor_moved":
+            for tier in tiers:
+                tier.cursor_moved(row.request_id, row.kv_group, row.to_index)
+        elif kind in ("blocks_stored", "blocks_restored"):
+            # Its tail is the deepest block of its request that the log has named so far.
+            request_id: str | None = row.request_id
+            chain = self._chains.get(conn, row.tail_hash)
+            for tier in tiers:
+                if request_id is not None:
+                    tier.extend(request_id, chain, row.scheduled_step)
+                tier.copies_over(row.scheduled_step)
+        elif kind == "blocks_loaded":
+            for tier in tiers:
+                tier.loaded(row.request_id)
+        elif kind == "request_finished":
+            chain = self._chains.get(conn, row.tail_hash)
+            # The last token that was sampled is never computed.
+            computed = (row.num_tokens + max(0, row.num_output_tokens - 1)) // self.shape.hash_block_size
+            for tier in tiers:
+                tier.finished(row.request_id, chain, min(computed, len(chain)))
+        elif kind == "request_preempted":
+            for tier in tiers:
+                tier.preempted(row.request_id)
+        elif kind == "cache_reset":
+            for tier in tiers:
+                tier.reset()
+        elif kind == "policy_applied" and ACTIVE in self.shadows:
+            policy: ShadowPolicy = "tracked" if row.enabled else "off"
+            self.shadows[ACTIVE].obey(policy, row.max_restore_blocks_per_step)
+
+    def _asked(self, conn: Connection, row: Any) -> tuple[tuple[bytes, ...], int, int]:
+        """A lookup's chain, the hash blocks that it may use at most, and those that the GPU gave."""
+        size = self.shape.hash_block_size
+        on_gpu = row.gpu_hit_tokens // size
+        usable = 0 if row.is_skipped else (row.num_tokens - 1) // size
+        return self._chains.get(conn, row.tail_hash), max(usable, on_gpu), on_gpu
+
+    def _lookup(self, conn: Connection, row: Any) -> None:
+        size = self.shape.hash_block_size
+        asked = self._asked(conn, row)
+        counts = not row.is_resumed
+        if counts:
+            self.num_lookups += 1
+            self.truth.add(row.wall_ns, row.num_tokens, row.gpu_hit_tokens, row.cpu_hit_tokens)
+        for name, tier in self.shadows.items():
+            found = tier.lookup(row.request_id, *asked)
+            if counts:
+                self.series[name].add(row.wall_ns, row.num_tokens, row.gpu_hit_tokens, found * size)

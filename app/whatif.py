@@ -1,0 +1,142 @@
+"""What another policy, or another size of the CPU tier, would have given: a recorded log, played once more.
+
+The command and the route share it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import cast
+
+from sqlalchemy import Connection, text
+
+from app.errors import BadQueryError
+from app.models import WhatIf, WhatIfRow
+from app.queries.traffic import TierShape, read_shape
+from app.shadow_feed import ShadowFeed
+from app.shadows import notes_of
+from connector.shadow import POLICIES, ShadowPolicy, ShadowTier
+
+GIB = 2**30
+CHUNK = 2_000
+MAX_ROWS = 40
+# The newest engine that has looked anything up: one that was only started answers nothing.
+_NEWEST = "SELECT max(engine_id) FROM rollups WHERE num_lookups > 0"
+
+
+def parse_policies(given: str) -> list[ShadowPolicy]:
+    """Policies from a list with commas.
+
+    Raises:
+        BadQueryError: none, or one that is not known.
+    """
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    if not names:
+        raise BadQueryError(f"name at least one policy of {', '.join(POLICIES)}")
+    for name in names:
+        if name not in POLICIES:
+            raise BadQueryError(f"there is no policy {name!r} to play; there are {', '.join(POLICIES)}")
+    return [cast(ShadowPolicy, name) for name in dict.fromkeys(names)]
+
+
+def parse_sizes(given: str) -> list[float]:
+    """Sizes of the tier in GiB from a list with commas.
+
+    Raises:
+        BadQueryError: none, or one that is no size.
+    """
+    sizes: list[float] = []
+    for part in (p.strip() for p in given.split(",") if p.strip()):
+        try:
+            size = float(part)
+        except ValueError:
+            size = math.nan
+        if not math.isfinite(size) or size <= 0:
+            raise BadQueryError(f"{part!r} is no size: give numbers of GiB greater than 0, with commas between")
+        sizes.append(size)
+    if not sizes:
+        raise BadQueryError("name at least one size in GiB")
+    return sizes
+
+
+def play(
+    snapshot: Callable[[], AbstractContextManager[Connection]],
+    policies: Sequence[ShadowPolicy],
+    sizes_gib: Sequence[float] | None,
+    engine_id: int | None,
+    on_progress: Callable[[int, int], None] = lambda seq, last: None,
+) -> WhatIf:
+    """Play one engine's log under each policy and size.
+
+    Args:
+        snapshot: gives a read transaction; each piece of the log is read in one of its own.
+        sizes_gib: None for the engine's own.
+        engine_id: None for the newest that has looked anything up.
+        on_progress: told the row that was reached and the log's last.
+
+    Raises:
+        BadQueryError: no such engine, none that was asked anything, a tier that a shadow cannot follow, a size without
+            a block, too many rows.
+    """
+    with snapshot() as conn:
+        engine_id = conn.execute(text(_NEWEST)).scalar_one() if engine_id is None else engine_id
+        last: int = conn.execute(text("SELECT coalesce(max(seq), 0) FROM events")).scalar_one()
+        shape = read_shape(conn, engine_id) if engine_id is not None else None
+    if engine_id is None:
+        raise BadQueryError("no engine in this log has looked anything up: there is nothing to play")
+    if shape is None:
+        raise BadQueryError(f"there is no engine {engine_id} in this log; vllm-restore db stats names them")
+    if shape.unsupported is not None:
+        raise BadQueryError(f"engine {engine_id} cannot be played: {shape.unsupported}")
+    tiers = _tiers(shape, policies, sizes_gib)
+    feed = ShadowFeed(shape, {str(n): tier for n, tier in enumerate(tiers)})
+    while True:
+        with snapshot() as conn:
+            num_rows = feed.take(conn, CHUNK)
+        on_progress(feed.last_seq, last)
+        if num_rows < CHUNK:
+            break
+    if not feed.num_lookups:
+        raise BadQueryError(f"engine {engine_id} has looked nothing up: there is nothing to play")
+    everything = (0, 2**63)
+    truth = feed.truth.total(*everything)
+    rows: list[WhatIfRow] = []
+    for n, tier in enumerate(tiers):
+        hits = feed.series[str(n)].total(*everything)
+        is_bounded = tier.policy != "unlimited"
+        rows.append(
+            WhatIfRow(
+                policy=tier.policy,
+                cpu_blocks=tier.num_blocks if is_bounded else None,
+                cpu_bytes=tier.num_blocks * shape.block_bytes if is_bounded else None,
+                hit_rate=hits.hit_rate,
+                cpu_hit_tokens=hits.cpu_hit_tokens,
+                gpu_hit_tokens=hits.gpu_hit_tokens,
+                restored_blocks=tier.num_restored,
+                stored_blocks=tier.num_stored,
+            )
+        )
+    return WhatIf(
+        engine_id=engine_id,
+        num_lookups=feed.num_lookups,
+        prompt_tokens=truth.prompt_tokens,
+        hit_rate=truth.hit_rate,
+        rows=rows,
+        notes=notes_of(shape),
+    )
+
+
+def _tiers(shape: TierShape, policies: Sequence[ShadowPolicy], sizes_gib: Sequence[float] | None) -> list[ShadowTier]:
+    blocks = [shape.num_blocks]
+    if sizes_gib is not None:
+        blocks = [int(size * GIB // shape.block_bytes) for size in sizes_gib]
+        for size, count in zip(sizes_gib, blocks, strict=True):
+            if count < 1:
+                raise BadQueryError(f"{size:g} GiB hold no block: one takes {shape.block_bytes:,} bytes")
+    tiers: list[ShadowTier] = []
+    for policy in policies:
+        for count in [shape.num_blocks] if policy == "unlimited" else dict.fromkeys(blocks):
+            tiers.append(ShadowTier(policy, count, shape.groups))
+    if len(tiers) > MAX_ROWS:
+        raise BadQueryError(f"that would be {len(tiers)} tiers, and {MAX_ROWS} is the most: name fewer sizes")
+    return tiers

@@ -1,0 +1,71 @@
+"""Blocks of a tier that holds no bytes, and the queue in which the next victims stand.
+
+Pure: standard library only. The same shape as vLLM's `FreeKVCacheBlockQueue`, so that `admission` walks either.
+"""
+
+from collections.abc import Iterable
+
+
+class ShadowBlock:
+    """One block: what it holds, and its neighbours while it is free."""
+
+    __slots__ = ("block_hash", "next_free_block", "prev_free_block")
+
+    def __init__(self) -> None:
+        self.block_hash: bytes | None = None
+        self.next_free_block: ShadowBlock | None = None
+        self.prev_free_block: ShadowBlock | None = None
+
+
+class ShadowQueue:
+    """Free blocks, the next victim first: a doubly linked list between two ends that are no blocks."""
+
+    def __init__(self, blocks: Iterable[ShadowBlock]) -> None:
+        self.num_free_blocks = 0
+        self.fake_free_list_head = ShadowBlock()
+        self.fake_free_list_tail = ShadowBlock()
+        self._join(self.fake_free_list_head, self.fake_free_list_tail)
+        self.append_n(list(blocks))
+
+    def popleft(self) -> ShadowBlock:
+        """Take the next victim.
+
+        Raises:
+            IndexError: no block is free.
+        """
+        block = self.fake_free_list_head.next_free_block
+        if block is None or block is self.fake_free_list_tail:
+            raise IndexError("no block is free")
+        self.remove(block)
+        return block
+
+    def remove(self, block: ShadowBlock) -> None:
+        """Take one block out, wherever it stands."""
+        before, after = block.prev_free_block, block.next_free_block
+        assert before is not None
+        assert after is not None
+        self._join(before, after)
+        block.prev_free_block = block.next_free_block = None
+        self.num_free_blocks -= 1
+
+    def append_n(self, blocks: list[ShadowBlock]) -> None:
+        """Put blocks at the back, the first of them as the first victim."""
+        for block in blocks:
+            last = self.fake_free_list_tail.prev_free_block
+            assert last is not None
+            self._join(last, block)
+            self._join(block, self.fake_free_list_tail)
+        self.num_free_blocks += len(blocks)
+
+    def prepend_n(self, blocks: list[ShadowBlock]) -> None:
+        """Put blocks at the front, in their order."""
+        for block in reversed(blocks):
+            first = self.fake_free_list_head.next_free_block
+            assert first is not None
+            self._join(self.fake_free_list_head, block)
+            self._join(block, first)
+        self.num_free_blocks += len(blocks)
+
+    @staticmethod
+    def _join(before: ShadowBlock, after: ShadowBlock) -> None:
+        before.next_free_block, after.prev_free_block = after, before
