@@ -95,11 +95,11 @@ class ShadowFeed:
 
     def _follow(self, conn: Connection, row: Any) -> None:
         kind, tiers = row.kind, self.shadows.values()
+        for tier in tiers:
+            tier.step(row.step)
         if kind == "lookup":
             self._lookup(conn, row)
             return
-        for tier in tiers:
-            tier.step(row.step)
         if kind == "lookup_waits":
             asked = self._asked(conn, row)
             for tier in tiers:
