@@ -297,7 +297,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             self._restorer.admission.tier_changed()
             # Stock forgets running requests here for good; with re-store on they are stored again, from the start.
             for request_id, state in running.items():
-                if not state.finished:
+                if not state.finished and not state.request.resumable:
                     self._reqs_to_store[request_id] = StoreRequestState(
                         request=state.request, block_ids=state.block_ids, num_stored_blocks=[0] * len(state.block_ids)
                     )

@@ -3,6 +3,8 @@
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -403,3 +405,18 @@ def test_migrations_make_what_the_metadata_says(url, tmp_path):
             conn.exec_driver_sql(statement)
     own.dispose()
     assert statements(log.path_of(url)) == statements(tmp_path / "own.db")
+
+
+def test_looking_at_a_log_keeps_the_locks_of_connections_that_are_open(url):
+    """Another program that closes the log last folds its WAL back and deletes it. It is not the last while we have it
+    open, whatever else of ours looked at the file meanwhile."""
+    reader = log.open_reader(url)
+    log.write_policy(log.open_policy_writer(url), {"enabled": False}, "me")
+    with reader.connect() as conn:
+        assert log.read_policy(conn).version == 1
+        log.check(url)
+        log.upgrade(url)
+        code = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM policies'); c.close()"
+        subprocess.run([sys.executable, "-c", code, str(log.path_of(url))], check=True)
+        assert Path(f"{log.path_of(url)}-wal").exists()
+    reader.dispose()
