@@ -78,7 +78,7 @@ def test_stats_count_what_is_in_the_log(run: Run, tmp_path: Path) -> None:
     url = log.resolve_url(str(tmp_path / "a.db"))
     log.upgrade(url)
     writer = log.open_writer(url)
-    lookup = Lookup("r", 321, 0, 320, 10, b"t", None, None, 1, False, False)
+    lookup = Lookup("r", 321, 0, 320, 0, 10, b"t", None, None, 1, False, False)
     applied = PolicyApplied(0, True, "tracked", 64, True, "start")
     with writer.begin() as conn:
         conn.execute(
