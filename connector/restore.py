@@ -65,6 +65,10 @@ class Restorer:
         # Whether a first store was ever refused: until then no request can be waiting for a place.
         self._is_waiting = False
         self._tables: list[Mapping[str, Sequence[Any]]] = []
+        # Groups whose pages leave a window, and whether those that left were looked for since the step began.
+        windows = {g.number for g in layout.hit_groups if g.needed is not None}
+        self._window_groups = sorted(windows.intersection(layout.groups))
+        self._has_looked = False
         self.obey(policy)
 
     def bind_block_tables(self, tables: "list[Mapping[str, Sequence[Any]]]") -> None:
@@ -74,6 +78,12 @@ class Restorer:
     def obey(self, policy: Policy) -> None:
         self.policy = policy
         self.refill()
+
+    def begin_step(self, step: int) -> None:
+        """The step is scheduled, and pages may have left their windows with it."""
+        self.step = step
+        self._has_looked = False
+        self.admission.begin_step()
 
     def refill(self) -> None:
         """Give the budget of the next step."""
@@ -195,6 +205,10 @@ class Restorer:
         """
         tier = self._tier
         room = self._m.cpu_block_pool.get_num_free_blocks() + tier.num_in_flight + tier.num_chosen
+        if len(self._owners) + num_new > room and not self._has_looked:
+            # Once a step, and only where it may matter: a page leaves its window without any cursor moving.
+            self._has_looked = True
+            self._give_up_all_left_pages()
         return len(self._owners) + num_new > room
 
     def _scan(self, state: StoreRequestState) -> Iterator[Candidate]:
@@ -301,7 +315,7 @@ class Restorer:
         if not self._is_waiting or self.policy.mode != "tracked" or not self.policy.enabled:
             return False
         layout, cursors = self._layout, state.num_stored_blocks
-        return all(self.admission.must_wait(layout.depth(g, cursors[g])) for g in layout.groups) and self._is_tight(1)
+        return self._is_tight(1) and all(self.admission.must_wait(layout.depth(g, cursors[g])) for g in layout.groups)
 
     def review(
         self, state: StoreRequestState, block_ids_by_group: tuple[list[int], ...], selection: Selection
@@ -368,6 +382,19 @@ class Restorer:
             self._owners.give_up(request_id, self._layout.key(hashes, group, start))
             start += 1
         starts[group] = start
+
+    def _give_up_all_left_pages(self) -> None:
+        num_owned = len(self._owners)
+        for request_id, state in self._m._reqs_to_store.items() if self._window_groups else ():
+            if state.finished or state.request.resumable:
+                continue
+            for g in self._window_groups:
+                if not self._tables[g].get(request_id):
+                    continue  # preempted: its cursors are about to start again
+                hashes = self._layout.hashes(state.request, g)
+                self._give_up_left_pages(request_id, g, min(state.num_stored_blocks[g], len(hashes)), hashes)
+        if len(self._owners) != num_owned:
+            self.admission.tier_changed()  # their places are nobody's now
 
     def report_dropped(self, state: StoreRequestState, block_ids: tuple[list[int], ...]) -> None:
         """Say what a finished request leaves on the GPU without a copy, and why."""

@@ -170,11 +170,11 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
     def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> "SimpleCPUOffloadMetadata":
         started_ns = time.perf_counter_ns()
         try:
-            self._restorer.step, versioned = self._recorder.begin_step()
-            self._tier.step = self._restorer.step
+            step, versioned = self._recorder.begin_step()
+            self._restorer.begin_step(step)
+            self._tier.step = step
             if versioned is not self._versioned:
                 self._obey(versioned)
-            self._restorer.admission.begin_step()
             self._journal.note_waiting()
             self._note_preemptions(scheduler_output)
             self._tier.drain_evictions(None)

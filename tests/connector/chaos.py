@@ -143,6 +143,7 @@ class Chaos:
             if engine.requests[request_id] not in engine.scheduler.running:
                 engine.abort(request_id)
         self.step(8)
+        assert not any(state.finished for state in engine.manager._reqs_to_store.values()), "who is over is forgotten"
         engine.scheduler.set_pause_state(PauseState.PAUSED_ALL)  # from here on nothing is computed
         # Each exchange either ends a lack or brings a block nearer a head; a tier's worth of them is plenty.
         rounds = 3 * engine.manager.num_cpu_blocks + 20

@@ -98,6 +98,23 @@ def test_pages_that_left_the_window_do_not_make_the_tier_too_small(make_engine, 
     assert [order for order in orders if order] == [[full, page]]
 
 
+@pytest.mark.parametrize(("window", "places"), [(128, 40), (256, 60)])
+def test_first_stores_go_on_as_pages_leave_the_window(make_engine, window, places):
+    """One request of 72 blocks, and nothing else. Both groups store until the tier is full, full attention nearest the
+    head first; each page that leaves the window then gives its place to a block that waits. In the end full attention
+    has the whole tier, or all but the pages that are still in the window."""
+    engine = make_engine(gpu_blocks=512, cpu_blocks=places + 1, groups=[full_attention(), sliding_window(window)])
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 2), max_tokens=10_000)
+    while engine.requests["a"].num_computed_tokens < 72 * BLOCK:
+        engine.step()
+        watch.check()
+    table = engine.scheduler.kv_cache_manager.coordinator.single_type_managers[1].req_to_blocks["a"]
+    dead = [i for i, there in enumerate(engine.in_cpu("a", 1)) if there and (i >= len(table) or table[i].is_null)]
+    assert dead == []
+    assert engine.prefix_in_cpu("a") >= places - 3
+
+
 @BOTH
 def test_page_that_left_the_window_is_not_copied_for_its_old_owner(make_engine, mode):
     engine = make_engine(
