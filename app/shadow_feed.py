@@ -11,11 +11,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from app.queries.traffic import Chains, TierShape, read_rows
+from app.shadow_pages import WindowPages
 from connector.shadow import ShadowPolicy, ShadowTier
 
 SECOND_NS = 1_000_000_000
 MAX_SECONDS = 200_000
 ACTIVE = "active"
+BEFORE_STEP = ("lookup_waits", "request_preempted", "policy_applied")
 
 
 @dataclass(slots=True)
@@ -84,6 +86,7 @@ class ShadowFeed:
         self.truth = Series()
         self.series = {name: Series() for name in shadows}
         self._chains = Chains(shape.engine_id)
+        self._pages = WindowPages(shape, self._chains)
 
     def take(self, conn: Connection, limit: int) -> int:
         """Read up to `limit` rows and follow them. Returns how many there were."""
@@ -94,52 +97,66 @@ class ShadowFeed:
         return len(rows)
 
     def _follow(self, conn: Connection, row: Any) -> None:
-        kind, tiers = row.kind, self.shadows.values()
+        kind, tiers = row.kind, list(self.shadows.values())
+        self._pages.follow(conn, row, tiers)
+        # A lookup is made after the step of its row was built, and these before it was.
+        is_before = kind in BEFORE_STEP
         for tier in tiers:
-            tier.step(row.step)
+            tier.step(row.step - is_before)
         if kind == "lookup":
             self._lookup(conn, row)
             return
-        if kind == "lookup_waits":
-            asked = self._asked(conn, row)
-            for tier in tiers:
-                tier.waits(row.request_id, *asked)
-        elif kind == "cursor_moved":
+        if is_before:
+            self._before_step(conn, row)
+            return
+        if kind == "cursor_moved":
             for tier in tiers:
                 tier.cursor_moved(row.request_id, row.kv_group, row.to_index)
         elif kind in ("blocks_stored", "blocks_restored"):
-            # Its tail is the deepest block of its request that the log has named so far.
-            request_id: str | None = row.request_id
-            chain = self._chains.get(conn, row.tail_hash)
-            for tier in tiers:
-                if request_id is not None:
-                    tier.extend(request_id, chain, row.scheduled_step)
-                tier.copies_over(row.scheduled_step)
+            self._copied(conn, row)
         elif kind == "blocks_loaded":
             for tier in tiers:
                 tier.loaded(row.request_id)
         elif kind == "request_finished":
             chain = self._chains.get(conn, row.tail_hash)
-            # The last token that was sampled is never computed.
-            computed = (row.num_tokens + max(0, row.num_output_tokens - 1)) // self.shape.hash_block_size
+            # The last token that was sampled is never computed. Without any, nobody knows how far the prompt got.
+            computed = (row.num_tokens + row.num_output_tokens - 1) // self.shape.hash_block_size
             for tier in tiers:
-                tier.finished(row.request_id, chain, min(computed, len(chain)))
-        elif kind == "request_preempted":
-            for tier in tiers:
-                tier.preempted(row.request_id)
+                tier.finished(row.request_id, chain, min(computed, len(chain)) if row.num_output_tokens else None)
         elif kind == "cache_reset":
             for tier in tiers:
                 tier.reset()
+
+    def _before_step(self, conn: Connection, row: Any) -> None:
+        """What a step found when it began to be built."""
+        kind, tiers = row.kind, self.shadows.values()
+        if kind == "lookup_waits":
+            asked = self._asked(conn, row)
+            for tier in tiers:
+                tier.waits(row.request_id, *asked)
+        elif kind == "request_preempted":
+            for tier in tiers:
+                tier.preempted(row.request_id)
         elif kind == "policy_applied" and ACTIVE in self.shadows:
             policy: ShadowPolicy = "tracked" if row.enabled else "off"
             self.shadows[ACTIVE].obey(policy, row.max_restore_blocks_per_step)
+
+    def _copied(self, conn: Connection, row: Any) -> None:
+        # Its tail is the deepest block of its request that the log has named so far.
+        request_id: str | None = row.request_id
+        chain = self._chains.get(conn, row.tail_hash)
+        for tier in self.shadows.values():
+            if request_id is not None:
+                tier.extend(request_id, chain, row.scheduled_step)
+                tier.computed(request_id, row.kv_group, row.first_index + row.num_blocks, row.scheduled_step)
+            tier.copies_over(row.scheduled_step)
 
     def _asked(self, conn: Connection, row: Any) -> tuple[tuple[bytes, ...], int, int]:
         """A lookup's chain, the hash blocks that it may use at most, and those that the GPU gave."""
         size = self.shape.hash_block_size
         on_gpu = row.gpu_hit_tokens // size
         usable = 0 if row.is_skipped else (row.num_tokens - 1) // size
-        return self._chains.get(conn, row.tail_hash), max(usable, on_gpu), on_gpu
+        return self._chains.whole(conn, row), max(usable, on_gpu), on_gpu
 
     def _lookup(self, conn: Connection, row: Any) -> None:
         size = self.shape.hash_block_size

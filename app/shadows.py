@@ -34,8 +34,8 @@ NOTES = (
     "A first store that the engine held back for want of room is seen by every shadow when the engine made it.",
 )
 WINDOW_NOTE = (
-    "This model has sliding windows. When a page leaves its window is not in the log, so in a tier that is much too "
-    "small the shadow may be some percentage points off."
+    "This model has sliding windows. Which pages the GPU still had when it was time to copy them is taken as it was; "
+    "in a tier smaller than the GPU's cache a shadow may be some percentage points off."
 )
 
 

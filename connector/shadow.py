@@ -7,47 +7,39 @@ is over put their blocks at the back, a copy is made only of what is neither the
 What it cannot know: that other hits would have changed the timing, and with it what comes next.
 """
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import lcm
 from typing import Literal, get_args
 
 from connector.admission import Admission
 from connector.owners import OwnedBlock, OwnerIndex
-from connector.shadow_queue import ShadowBlock, ShadowQueue
+from connector.shadow_blocks import ShadowBlocks
+from connector.shadow_groups import Groups, GroupShape, key_of
+from connector.shadow_queue import ShadowBlock
+from connector.shadow_rules import Endless, Rule, Stock, Tracked
+
+__all__ = ["POLICIES", "GroupShape", "ShadowPolicy", "ShadowTier"]
 
 ShadowPolicy = Literal["off", "tracked", "unlimited"]
 POLICIES: tuple[str, ...] = get_args(ShadowPolicy)
+# Where the engine copied nothing itself in a step, a shadow's copies of that step are over after so many more.
 MAX_COPY_STEPS = 8
+MAX_ENDED = 256
 FOREVER = 2**62
-
-
-@dataclass(frozen=True, slots=True)
-class GroupShape:
-    """A KV-cache group that a hit must satisfy. `ratio`: hash blocks in one of its blocks. `needed`: how many of its
-    last blocks a hit needs; None for all of them (full attention)."""
-
-    number: int
-    ratio: int
-    needed: int | None
 
 
 @dataclass(slots=True)
 class _Running:
-    """A request that the tier follows. `stored` and `ready` count blocks of each group."""
+    """A request that the tier follows. `on_gpu`: hash blocks that it shares with others on the GPU; `stored`, `ready`:
+    blocks of each group that were looked at, and that are computed; `absent`: (group, index) of pages that the GPU had
+    no more when it was time to copy them; `since`: the step that had been built when it was admitted."""
 
     chain: Sequence[bytes]
+    on_gpu: int
     stored: list[int]
     ready: list[int]
-
-
-@dataclass(slots=True)
-class _Copies:
-    """Copies that were ordered in a step, and the blocks that they go to."""
-
-    step: int
-    blocks: list[tuple[ShadowBlock, bytes]] = field(default_factory=list[tuple[ShadowBlock, bytes]])
+    since: int = 0
+    absent: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
 
 class ShadowTier:
@@ -70,306 +62,251 @@ class ShadowTier:
         self.num_blocks = num_blocks
         self.budget = budget
         self.num_stored = self.num_restored = self.num_evicted = 0
-        self._groups = list(groups)
-        self._alignment = lcm(*(g.ratio for g in groups)) if groups else 1
-        self._resident: dict[bytes, ShadowBlock] = {}
-        self._in_flight: set[bytes] = set()
-        self._copies: deque[_Copies] = deque()
+        self._groups = Groups(groups)
         self._loads: dict[str, tuple[int, list[ShadowBlock]]] = {}
-        self._pins: dict[ShadowBlock, int] = {}
         self._running: dict[str, _Running] = {}
-        # Preempted before the log had named the last of their blocks.
-        self._late: dict[str, _Running] = {}
+        # Preempted or ended before the log had named the last of their blocks; the oldest are forgotten.
+        self._ended: dict[str, _Running] = {}
+        # Forgotten at a reset, as stock does; one whose load was on its way then comes back.
+        self._forgotten: dict[str, _Running] = {}
         self._owners = OwnerIndex()
         self._step = 0
-        self._budget_left = budget
-        self._start(num_blocks)
+        self._start()
 
-    def _start(self, num_blocks: int) -> None:
-        self._queue = ShadowQueue(ShadowBlock() for _ in range(0 if self.policy == "unlimited" else num_blocks))
-        self._admission = Admission(self._queue, self._owners, self._is_live)
+    def _start(self) -> None:
+        self._tier = ShadowBlocks(
+            None if self.policy == "unlimited" else self.num_blocks, on_gone=self._gone, on_found=self._owners.find
+        )
+        self._admission = Admission(self._tier.queue, self._owners, self._is_live)
+        self._rule = self._rule_of()
+
+    def _rule_of(self) -> Rule:
+        if self.policy == "tracked":
+            return Tracked(self._tier, self._owners, self._admission, self._order_again, self.budget)
+        return Endless() if self.policy == "unlimited" else Stock()
 
     def obey(self, policy: ShadowPolicy, budget: int) -> None:
         """Go on under another policy, as an engine does when it is toggled. Not to or from `unlimited`."""
         self.policy, self.budget = policy, budget
+        self._rule = self._rule_of()
+        self._owners.clear()
+        if policy != "tracked":
+            return
+        for request_id, running in self._running.items():
+            for group in self._groups.in_order:
+                for index in range(min(running.stored[group.number], len(running.chain) // group.ratio)):
+                    self._own(request_id, running, group, index)
+                    key = key_of(running.chain, group, index)
+                    if key not in self._tier and key not in self._tier.in_flight:
+                        self._owners.lose(key)
+
+    def __contains__(self, key: bytes) -> bool:
+        """Whether this can be found: a block hash with its group's number in four bytes."""
+        return key in self._tier
 
     # --- what requests do -------------------------------------------------------------------------------------------
 
     def waits(self, request_id: str, chain: Sequence[bytes], usable: int, num_on_gpu: int) -> None:
         """A request was looked up and cannot be admitted yet: what was found of it is pinned."""
-        self.loaded(request_id)
-        self._hold(request_id, self._find(chain, min(usable, len(chain)), num_on_gpu)[1], since=FOREVER)
+        self._find(request_id, chain, usable, num_on_gpu, since=FOREVER)
 
     def lookup(self, request_id: str, chain: Sequence[bytes], usable: int, num_on_gpu: int) -> int:
         """A request is admitted. All counts are of hash blocks: those that it may use at most, those that the GPU gave;
         returned are those that this tier gives behind them."""
-        self.loaded(request_id)  # what it had pinned while it waited
-        groups = range(max((g.number for g in self._groups), default=0) + 1)
-        self._late.pop(request_id, None)
-        self._running[request_id] = _Running(chain, [0 for _ in groups], [0 for _ in groups])
+        num_found = self._find(request_id, chain, usable, num_on_gpu, since=self._step)
+        self._ended.pop(request_id, None)
+        self._forgotten.pop(request_id, None)
+        self._running[request_id] = _Running(
+            chain, num_on_gpu, [0] * self._groups.width, [0] * self._groups.width, self._step
+        )
         self._owners.admit(request_id)
-        num_found, blocks = self._find(chain, min(usable, len(chain)), num_on_gpu)
-        self._hold(request_id, blocks)
+        self._admission.tier_changed()
         return num_found
 
-    def _find(self, chain: Sequence[bytes], usable: int, num_on_gpu: int) -> tuple[int, list[ShadowBlock]]:
-        """How many hash blocks follow those on the GPU, and the blocks that hold them."""
-        if num_on_gpu % self._alignment:
-            return 0, []
-        end = self._longest_hit(chain, num_on_gpu, usable)
-        found: list[ShadowBlock] = []
-        for group in self._groups:
-            first = num_on_gpu // group.ratio
-            last = -(-end // group.ratio)
-            if group.needed is not None:
-                first = max(first, last - group.needed)
-            for index in range(first, last):
-                block = self._resident.get(self._key(chain, group, index))
-                if block is not None:
-                    found.append(block)
-        return end - num_on_gpu, found
-
-    def _hold(self, request_id: str, blocks: list[ShadowBlock], since: int | None = None) -> None:
-        if blocks and self.policy != "unlimited":
-            for block in blocks:
-                self._pin(block)
-            self._loads[request_id] = (self._step if since is None else since, blocks)
+    def _find(self, request_id: str, chain: Sequence[bytes], usable: int, num_on_gpu: int, since: int) -> int:
+        self.loaded(request_id)  # what it had pinned while it waited
+        end = self._groups.longest_hit(chain, num_on_gpu, min(usable, len(chain)), self._tier)
+        if end > num_on_gpu:
+            self._loads[request_id] = (since, self._tier.pin(self._groups.keys_of_hit(chain, num_on_gpu, end)))
+        return end - num_on_gpu
 
     def loaded(self, request_id: str) -> None:
         """The copy of a request's hit to the GPU is over."""
         load = self._loads.pop(request_id, None)
         if load is not None:
-            self._unpin(load[1])
+            self._tier.unpin(load[1])
+            self._admission.tier_changed()
 
     def extend(self, request_id: str, chain: Sequence[bytes], step: int) -> None:
         """The request's chain is known further, since what its cursor passed in an earlier `step` was named now."""
-        running = self._running.get(request_id) or self._late.get(request_id)
+        running = self._running.get(request_id) or self._ended.get(request_id)
         if running is not None and len(chain) > len(running.chain):
             running.chain = chain
-            self._store(request_id, running, step=step, is_owner=request_id in self._running)
+            self._store(request_id, running, step=step)
+
+    def computed(self, request_id: str, group: int, to_index: int, step: int) -> None:
+        """It turns out that blocks of a request that has ended were computed up to here: the engine copied them."""
+        ended = self._ended.get(request_id)
+        if ended is not None and to_index > ended.ready[group]:
+            ended.ready[group] = to_index
+            self._store(request_id, ended, step=step)
+
+    def absent(self, request_id: str, group: int, indices: Iterable[int]) -> None:
+        """Pages of the group left their window, and the GPU, before they could be copied."""
+        running = self._running.get(request_id)
+        if running is not None:
+            running.absent.update((group, index) for index in indices)
 
     def cursor_moved(self, request_id: str, group: int, to_index: int) -> None:
         """Blocks of the group are computed up to here."""
         running = self._running.get(request_id)
+        if running is None and request_id in self._forgotten:
+            running = self._running[request_id] = self._forgotten.pop(request_id)
         if running is not None:
             running.ready[group] = max(running.ready[group], to_index)
             self._store(request_id, running)
 
     def preempted(self, request_id: str) -> None:
-        """The request gave its blocks on the GPU back; it comes again as a lookup."""
-        running = self._running.pop(request_id, None)
-        if running is not None:
-            self._late[request_id] = running
+        """The request gave its blocks on the GPU back; it comes again as a lookup. Told when the next step is built, so
+        that it may have come again already."""
+        running = self._running.get(request_id)
+        if running is not None and running.since == self._step:
+            return
+        self._end(request_id)
         self._owners.disown(request_id)
         self._admission.tier_changed()
 
-    def finished(self, request_id: str, chain: Sequence[bytes], num_computed: int) -> None:
-        """The request is over, with so many tokens' hash blocks computed: what is not stored yet is stored now."""
-        running = self._running.pop(request_id, None)
-        self._late.pop(request_id, None)
-        self.loaded(request_id)
+    def finished(self, request_id: str, chain: Sequence[bytes], num_computed: int | None) -> None:
+        """The request is over, with so many hash blocks computed, None where nobody knows: what is not stored yet is
+        stored now."""
+        self._forgotten.pop(request_id, None)
+        running = self._running.get(request_id)
         if running is not None:
-            running.chain = chain
-            if self.policy == "tracked":
-                self._restore(self._owners.lost_of(request_id))
-            for group in self._groups:
-                running.ready[group.number] = max(running.ready[group.number], num_computed // group.ratio)
-            self._store(request_id, running, is_owner=False, is_last=True)
+            running.chain = max(chain, running.chain, key=len)
+            self.num_restored += len(self._rule.at_finish(request_id))
+            if num_computed is not None:
+                for group in self._groups.in_order:
+                    running.ready[group.number] = max(running.ready[group.number], num_computed // group.ratio)
+            self._end(request_id)
+            self._store(request_id, running)
+        self.loaded(request_id)
         self._owners.forget(request_id)
         self._admission.tier_changed()
 
+    def _end(self, request_id: str) -> None:
+        running = self._running.pop(request_id, None)
+        if running is not None:
+            self._ended[request_id] = running
+            if len(self._ended) > MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
+
     def reset(self) -> None:
-        """The tier is emptied. What runs is stored again from its start where re-store is on, and not where it is
-        off."""
-        self._resident.clear()
-        self._in_flight.clear()
-        self._copies.clear()
+        """The tier is emptied. What runs is stored again from its start where re-store is on, and never again where it
+        is off."""
         self._loads.clear()
-        self._pins.clear()
-        self._late.clear()
+        self._ended.clear()
         self._owners.clear()
-        for running in self._running.values():
-            running.stored = [0] * len(running.stored) if self.policy == "tracked" else list(running.ready)
-        self._start(self.num_blocks)
+        if self._rule.stores_after_reset:
+            for running in self._running.values():
+                running.stored = [0] * len(running.stored)
+        else:
+            self._forgotten = {
+                request_id: _Running(r.chain, r.on_gpu, [0] * len(r.stored), [0] * len(r.ready))
+                for request_id, r in self._running.items()
+            }
+            self._running.clear()
+        self._start()
 
     # --- what the engine does ---------------------------------------------------------------------------------------
 
     def step(self, number: int) -> None:
-        """The engine begins this step, if it is a new one."""
+        """The engine builds this step, if it is a new one."""
         if number <= self._step:
             return
-        self._step = number
-        self.copies_over(number - MAX_COPY_STEPS)
+        # Steps in which nothing happened are not in the log, but a budget is a step's.
+        first = max(self._step + 1, number - MAX_COPY_STEPS)
+        for self._step in range(first, number + 1):
+            self.copies_over(self._step - MAX_COPY_STEPS)
+            self._admission.begin_step()
+            self.num_restored += len(self._rule.begin_step())
         for request_id in [r for r, (begun, _) in self._loads.items() if number - begun > MAX_COPY_STEPS]:
             self.loaded(request_id)
-        self._admission.begin_step()
-        self._budget_left = self.budget
-        if self.policy == "tracked" and self._owners.num_lost:
-            self._restore(None)
 
     def copies_over(self, step: int) -> None:
         """Copies that were ordered up to this step can be found from now on."""
-        while self._copies and self._copies[0].step <= step:
-            freed: list[ShadowBlock] = []
-            for block, key in self._copies.popleft().blocks:
-                self._in_flight.discard(key)
-                block.block_hash = key
-                self._resident[key] = block
-                self._owners.find(key)
-                freed.append(block)
-            self._queue.append_n(freed)
+        if self._tier.copies_over(step):
             self._admission.tier_changed()
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
-    def _key(self, chain: Sequence[bytes], group: GroupShape, index: int) -> bytes:
-        # The last of the hashes in a block covers it whole.
-        return chain[(index + 1) * group.ratio - 1] + group.number.to_bytes(4, "big")
-
-    def _longest_hit(self, chain: Sequence[bytes], start: int, usable: int) -> int:
-        """The hash block up to which every group agrees on a hit that begins at `start`."""
-        end = usable // self._alignment * self._alignment
-        while end > start:
-            agreed = min(self._hit_of(chain, group, start, end) for group in self._groups)
-            agreed = agreed // self._alignment * self._alignment
-            if agreed == end:
-                return end
-            end = agreed
-        return start
-
-    def _hit_of(self, chain: Sequence[bytes], group: GroupShape, start: int, end: int) -> int:
-        first, last = start // group.ratio, end // group.ratio
-        if group.needed is None:
-            index = first
-            while index < last and self._key(chain, group, index) in self._resident:
-                index += 1
-            return index * group.ratio
-        num_there = 0
-        for index in range(last - 1, first - 1, -1):
-            if self._key(chain, group, index) not in self._resident:
-                num_there = 0
-                continue
-            num_there += 1
-            if num_there >= group.needed:
-                return (index + num_there) * group.ratio
-        return (first + num_there) * group.ratio
-
-    def _store(
-        self,
-        request_id: str,
-        running: _Running,
-        *,
-        step: int | None = None,
-        is_owner: bool = True,
-        is_last: bool = False,
-    ) -> None:
-        """Copy what is ready and was not looked at yet, for as long as there is room."""
-        chain = running.chain
-        for group in self._groups:
+    def _store(self, request_id: str, running: _Running, *, step: int | None = None) -> None:
+        """Copy what is ready and was not looked at yet, for as long as there is room; as vLLM does, all of one request
+        at once."""
+        chain, is_running = running.chain, request_id in self._running
+        # Only re-store asks who owns what.
+        is_owner = is_running and self.policy == "tracked"
+        wanted, ends = self._select(running)
+        may_copy = self._rule.admit_first(len(wanted)) if wanted and is_running else None
+        chosen: list[bytes] = []
+        for group in self._groups.in_order:
             g = group.number
-            ready = min(running.ready[g], len(chain) // group.ratio)
             index = running.stored[g]
-            if is_last and group.needed is not None:
-                index = max(index, ready - group.needed - 1)
-            while index < ready:
-                key = self._key(chain, group, index)
-                if key not in self._resident and key not in self._in_flight:
-                    if not self._may_store(index * group.ratio):
+            while index < ends[g]:
+                key = key_of(chain, group, index)
+                if (g, index) in wanted:
+                    if may_copy is not None and not may_copy(index * group.ratio):
                         break
-                    self._copy(key, step)
-                    self.num_stored += 1
+                    chosen.append(key)
                 if is_owner:
-                    self._owners.own(request_id, g, index, index * group.ratio, key)
+                    self._own(request_id, running, group, index)
                 index += 1
+            if is_owner and group.needed is not None and index > running.stored[g]:
+                for old in range(max(0, running.stored[g] - group.needed - 1), index - group.needed):
+                    self._owners.give_up(request_id, key_of(chain, group, old))
             running.stored[g] = index
-            if group.needed is not None:
-                for old in range(max(0, index - group.needed - 2), index - group.needed):
-                    self._owners.give_up(request_id, self._key(chain, group, old))
+        if any(ends):
+            self._admission.tier_changed()
+        self._tier.copy(chosen, self._step if step is None else step)
+        self.num_stored += len(chosen)
 
-    def _may_store(self, depth: int) -> bool:
-        if self.policy == "unlimited":
-            return True
-        if not self._queue.num_free_blocks:
+    def _own(self, request_id: str, running: _Running, group: GroupShape, index: int) -> None:
+        if (group.number, index) not in running.absent:
+            key = key_of(running.chain, group, index)
+            self._owners.own(request_id, group.number, index, index * group.ratio, key)
+
+    def _select(self, running: _Running) -> tuple[set[tuple[int, int]], list[int]]:
+        """(group, index) of what vLLM would copy now, and how far the look at each group goes."""
+        wanted: set[tuple[int, int]] = set()
+        ends = list(running.stored)
+        free = self._tier.num_free
+        for group in self._groups.in_order:
+            g = group.number
+            ready = min(running.ready[g], len(running.chain) // group.ratio)
+            index = running.stored[g]
+            while index < ready:
+                if self._is_wanted(running, group, index):
+                    if len(wanted) >= free:
+                        break
+                    wanted.add((g, index))
+                index += 1
+            ends[g] = max(ends[g], index)
+        return wanted, ends
+
+    def _is_wanted(self, running: _Running, group: GroupShape, index: int) -> bool:
+        key = key_of(running.chain, group, index)
+        if key in self._tier or (group.number, index) in running.absent:
             return False
-        if self.policy == "tracked" and self._is_tight():
-            return self._admission.walk().admit(depth)
-        return True
+        if key not in self._tier.in_flight:
+            return True
+        # Stock knows what is on its way by its block on the GPU, which only a hit shares.
+        return self._rule.copies_twins and (index + 1) * group.ratio > running.on_gpu
 
-    def _is_tight(self) -> bool:
-        return len(self._owners) + 1 > self._queue.num_free_blocks + len(self._in_flight)
+    def _order_again(self, keys: list[bytes]) -> None:
+        self._tier.copy(keys, self._step)
 
-    def _restore(self, only: list[OwnedBlock] | None) -> None:
-        """Copy what running requests have lost: all of it, or of one that ends."""
-        room = self._queue.num_free_blocks
-        allowed = left = min(room, self._budget_left) if self.budget else room
-        if self._is_tight():
-            walk = self._admission.walk()
-            for block in self._owners.lost_by_depth() if only is None else only:
-                if left <= 0 or not walk.admit(block.depth):
-                    break
-                left -= self._restore_one(block)
-        elif only is not None:
-            for block in only[:left]:
-                left -= self._restore_one(block)
-        else:
-            turn = 0
-            with self._owners.scan() as scan:
-                while left > 0 and (found := scan.peek()) is not None:
-                    number, block = found
-                    if number < turn:
-                        scan.set_aside()  # it was lost to a re-store of this step, and has had its turn
-                        continue
-                    turn = number
-                    left -= self._restore_one(block)
-        self._budget_left -= allowed - left
-
-    def _restore_one(self, block: OwnedBlock) -> int:
-        self._owners.find(block.key)
-        if block.key in self._in_flight or block.key in self._resident:
-            return 0
-        self._copy(block.key)
-        self.num_restored += 1
-        return 1
-
-    def _copy(self, key: bytes, step: int | None = None) -> None:
-        if self.policy == "unlimited":
-            self._resident[key] = ShadowBlock()
-            return
-        block = self._queue.popleft()
-        old, block.block_hash = block.block_hash, None
-        if old is not None and self._resident.get(old) is block:
-            del self._resident[old]
-            self.num_evicted += 1
-            self._owners.lose(old)
-        self._in_flight.add(key)
-        self._ordered_in(self._step if step is None else step).blocks.append((block, key))
-
-    def _ordered_in(self, step: int) -> _Copies:
-        at = len(self._copies)
-        while at and self._copies[at - 1].step > step:
-            at -= 1
-        if not at or self._copies[at - 1].step != step:
-            self._copies.insert(at, _Copies(step))
-            return self._copies[at]
-        return self._copies[at - 1]
-
-    def _pin(self, block: ShadowBlock) -> None:
-        count = self._pins.get(block, 0)
-        if not count:
-            self._queue.remove(block)
-        self._pins[block] = count + 1
-
-    def _unpin(self, blocks: list[ShadowBlock]) -> None:
-        freed: list[ShadowBlock] = []
-        for block in blocks:
-            count = self._pins.get(block, 0)
-            if count == 1:
-                del self._pins[block]
-                freed.append(block)
-            elif count:
-                self._pins[block] = count - 1
-        self._queue.append_n(freed)
-        self._admission.tier_changed()
+    def _gone(self, key: bytes) -> None:
+        self.num_evicted += 1
+        self._owners.lose(key)
 
     def _is_live(self, block: OwnedBlock) -> bool:
         return any(request_id in self._running for request_id in self._owners.owners_of(block))

@@ -18,13 +18,24 @@ FULL = ("FullAttentionSpec", "MLAAttentionSpec", "SinkFullAttentionSpec", "Hidde
 WINDOW = ("SlidingWindowSpec", "SlidingWindowMLASpec")
 # The plus keeps SQLite from using the index on `kind`, whose order is not the log's.
 _ROWS = """
-SELECT seq, step, wall_ns, kind, request_id, kv_group, first_index, num_blocks, tail_hash, scheduled_step, num_tokens,
-       gpu_hit_tokens, cpu_hit_tokens, to_index, num_output_tokens, is_resumed, is_skipped, num_attempts, enabled,
+SELECT seq, step, wall_ns, kind, request_id, kv_group, first_index, from_index, num_blocks, tail_hash, scheduled_step,
+       num_tokens, gpu_hit_tokens, cpu_hit_tokens, to_index, num_output_tokens, is_resumed, is_skipped, enabled,
        max_restore_blocks_per_step
 FROM events
 WHERE seq > ? AND engine_id = ? AND +kind IN ('lookup', 'lookup_waits', 'cursor_moved', 'blocks_stored',
-      'blocks_restored', 'blocks_loaded', 'request_finished', 'request_preempted', 'cache_reset', 'policy_applied')
+      'blocks_restored', 'blocks_evicted', 'blocks_loaded', 'request_finished', 'request_preempted', 'cache_reset',
+      'policy_applied')
 ORDER BY seq LIMIT ?
+"""
+_COPIED = """
+SELECT request_id, first_index, num_blocks, tail_hash FROM events
+WHERE (request_id = ?1 OR request_id IS NULL) AND seq > ?2 AND +engine_id = ?3 AND +kind = 'blocks_stored'
+      AND kv_group = ?4 AND scheduled_step BETWEEN ?5 AND ?6
+"""
+_IS_LATER = "SELECT EXISTS (SELECT 1 FROM events WHERE seq > ? AND engine_id = ? AND step > ?)"
+_END = """
+SELECT tail_hash FROM events
+WHERE request_id = ? AND seq > ? AND +engine_id = ? AND +kind = 'request_finished' ORDER BY seq LIMIT 1
 """
 
 
@@ -83,6 +94,19 @@ def read_rows(conn: Connection, engine_id: int, after: int, limit: int) -> Seque
     return conn.exec_driver_sql(_ROWS, (after, engine_id, limit)).all()
 
 
+def read_copied(
+    conn: Connection, engine_id: int, row: Any, group: int, last_step: int, known_step: int
+) -> tuple[frozenset[int], frozenset[bytes]] | None:
+    """Which of a group's blocks the row's request had copied from the row's step to `last_step`, by index, and the last
+    hashes of what was copied for nobody known. None where the log does not go beyond `known_step` yet."""
+    if not conn.exec_driver_sql(_IS_LATER, (row.seq, engine_id, known_step)).scalar_one():
+        return None
+    bounds = (row.request_id, row.seq, engine_id, group, row.step, last_step)
+    found = conn.exec_driver_sql(_COPIED, bounds).all()
+    own = frozenset(i for r in found if r.request_id for i in range(r.first_index, r.first_index + r.num_blocks))
+    return own, frozenset(r.tail_hash for r in found if not r.request_id)
+
+
 class Chains:
     """Chains of block hashes by their last hash, read from the log once each while they are in use."""
 
@@ -104,3 +128,9 @@ class Chains:
                     del self._known[old]
             self._known[tail] = chain
         return chain
+
+    def whole(self, conn: Connection, lookup: Any) -> tuple[bytes, ...]:
+        """The chain of the request that was looked up. As it was when the request ended, if the log knows that already:
+        then what it computes later can be named at once."""
+        row = conn.exec_driver_sql(_END, (lookup.request_id, lookup.seq, self._engine_id)).one_or_none()
+        return self.get(conn, lookup.tail_hash if row is None else row.tail_hash)

@@ -1,9 +1,13 @@
-"""A shadow that follows the engine's own policy gives what the engine gave."""
+"""A shadow that follows the engine's own policy gives what the engine gave: block for block where all groups have full
+attention, and within a percentage point with a sliding window."""
 
+import mooncake
 import pytest
 from chats import drive
-from harness import full_attention, sliding_window
+from harness import full_attention, mamba, sliding_window
+from traffic import Player, actions
 
+from app.errors import BadQueryError
 from app.queries.traffic import newest_engine, read_shape
 from app.shadow_feed import ACTIVE, ShadowFeed
 from app.whatif import play
@@ -33,37 +37,87 @@ def points(feed, name=ACTIVE):
     return 100 * (feed.series[name].total(*ALL).hit_rate - feed.truth.total(*ALL).hit_rate)
 
 
-@pytest.mark.parametrize(
-    ("policy", "cpu_blocks"),
-    [(OFF, 60), (OFF, 120), (OFF, 250), (ON, 120), (ON, 250)],
-    ids=lambda v: getattr(v, "label", v),
-)
-def test_active_shadow_is_within_a_point_of_the_engine(make_engine, policy, cpu_blocks):
-    engine = make_engine(gpu_blocks=64, cpu_blocks=cpu_blocks, policy=policy, max_num_batched_tokens=256, copy_steps=1)
-    drive(engine, seed=0, active=8, total=12, turns=5)
+@POLICIES
+@pytest.mark.parametrize("cpu_blocks", [90, 200, 600])
+@pytest.mark.parametrize(("seed", "copy_steps"), [(1, 0), (1, 1), (1, 3), (0, 3)])
+def test_active_shadow_gives_what_the_engine_gave(make_engine, policy, cpu_blocks, seed, copy_steps):
+    engine = make_engine(
+        gpu_blocks=64, cpu_blocks=cpu_blocks, policy=policy, max_num_batched_tokens=256, copy_steps=copy_steps
+    )
+    drive(engine, seed=seed, active=8, total=12, turns=5)
     truth, feed = follow(engine)
-    assert abs(points(feed)) <= 1
-    assert (cpu_blocks < 600) == (
-        truth < 0.78
-    )  # the small ones lose something: else there is nothing to be right about
+    assert points(feed) == 0
+    assert feed.truth.total(*ALL).cpu_hit_tokens > 0
+    assert (cpu_blocks < 600) == (truth < 0.75)  # the small ones lose something
 
 
 @POLICIES
-def test_active_shadow_is_exact_where_all_fits(make_engine, policy):
-    engine = make_engine(gpu_blocks=64, cpu_blocks=900, policy=policy, max_num_batched_tokens=256, copy_steps=1)
-    drive(engine, seed=3, active=6, total=10, turns=5)
-    _, feed = follow(engine)
-    assert points(feed) == 0
-
-
-def test_shadow_keeps_what_a_waiting_request_has_pinned(make_engine):
-    """A GPU of 63 blocks makes most requests wait for each other, with their hits pinned. A shadow that let them go
-    would be 7 points off here."""
-    engine = make_engine(gpu_blocks=64, cpu_blocks=200, policy=OFF, max_num_batched_tokens=256, copy_steps=1)
+def test_shadow_keeps_what_a_waiting_request_has_pinned(make_engine, policy):
+    """64 blocks of GPU make most of ten chats wait for each other, with their hits pinned."""
+    engine = make_engine(gpu_blocks=64, cpu_blocks=200, policy=policy, max_num_batched_tokens=256, copy_steps=1)
     drive(engine, seed=1, active=10, total=14, turns=6, think_steps=10)
     _, feed = follow(engine)
     assert engine.sql("SELECT count(*) FROM lookup_waits")[0][0] > 20
-    assert abs(points(feed)) <= 2
+    assert points(feed) == 0
+
+
+@POLICIES
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("cpu_blocks", "bound"), [(12, 1), (40, 2), (400, 1)])
+def test_active_shadow_stays_near_through_aborts_preemptions_and_resets(make_engine, policy, seed, cpu_blocks, bound):
+    """40 blocks of CPU beside 40 of GPU are the worst of these: up to 1.9 points were seen."""
+    engine = make_engine(gpu_blocks=40, cpu_blocks=cpu_blocks, policy=policy, max_num_batched_tokens=64, copy_steps=1)
+    player = Player(engine)
+    for action in actions(seed, 400):
+        player.play(action)
+    for request_id, request in engine.requests.items():
+        if not request.is_finished():
+            engine.abort(request_id)
+    engine.settle(2_000)
+    _, feed = follow(engine)
+    for kind in ("request_preempted", "cache_reset"):
+        assert engine.sql(f"SELECT count(*) FROM {kind}")[0][0]
+    assert engine.sql("SELECT count(*) FROM request_finished WHERE status = 'FINISHED_ABORTED'")[0][0] > 10
+    assert abs(points(feed)) <= bound
+
+
+@POLICIES
+@pytest.mark.parametrize("cpu_blocks", [120, 200, 800])
+def test_active_shadow_follows_a_trace(make_engine, policy, cpu_blocks):
+    engine = make_engine(gpu_blocks=100, cpu_blocks=cpu_blocks, policy=policy, max_num_batched_tokens=256, copy_steps=1)
+    mooncake.play(engine, mooncake.make_up(7, 150), ms_a_step=50)
+    _, feed = follow(engine)
+    assert feed.num_lookups == 150
+    assert feed.truth.total(*ALL).cpu_hit_tokens > 0
+    assert points(feed) == 0
+
+
+def test_shadow_that_follows_a_live_log_is_within_a_point(make_engine):
+    """The log is read while it is written: nothing is known of how a request will end."""
+    engine = make_engine(gpu_blocks=64, cpu_blocks=120, policy=ON, max_num_batched_tokens=256, copy_steps=1)
+    reader = log.open_reader(engine.url)
+    feed = None
+    step, taken = engine.step, []
+
+    def step_and_follow():
+        nonlocal feed
+        done = step()
+        with reader.begin() as conn:
+            if feed is None:
+                shape = read_shape(conn, newest_engine(conn))
+                feed = ShadowFeed(shape, {ACTIVE: ShadowTier("off", shape.num_blocks, shape.groups)})
+            taken.append(feed.take(conn, 500))
+        return done
+
+    engine.step = step_and_follow
+    drive(engine, seed=2, active=8, total=12, turns=5)
+    engine.close()
+    with reader.begin() as conn:
+        feed.take(conn, 5_000)
+    reader.dispose()
+    assert sum(taken) > 0  # something was read while it was written
+    assert feed.num_lookups == 60
+    assert abs(points(feed)) <= 1
 
 
 def test_active_shadow_follows_a_toggle_and_a_reset(make_engine):
@@ -95,25 +149,39 @@ def test_shadow_of_an_endless_tier_gives_all_that_was_ever_computed(make_engine)
 
 
 def test_log_of_one_policy_tells_what_the_other_would_have_given(make_engine):
-    """Both are played for real; each one's log is asked for the other."""
+    """Both are played for real; each one's log is asked for the other. Here re-store gains some three points, and both
+    logs say so."""
     rates = {}
     told = {}
     for policy, other in ((OFF, "tracked"), (ON, "off")):
-        engine = make_engine(gpu_blocks=160, cpu_blocks=200, policy=policy, max_num_batched_tokens=256, copy_steps=1)
-        drive(engine, seed=0, active=8, total=12, turns=5)
+        engine = make_engine(gpu_blocks=64, cpu_blocks=90, policy=policy, max_num_batched_tokens=256, copy_steps=1)
+        drive(engine, seed=1, active=8, total=12, turns=5)
         rates[policy.label], _ = follow(engine)
         found = play(log.open_reader(engine.url).begin, [other], None, None)
         told[other] = found.rows[0].hit_rate
-    assert told["tracked"] == pytest.approx(rates["tracked"], abs=0.06)
-    assert told["off"] == pytest.approx(rates["off"], abs=0.06)
+    assert rates["tracked"] > rates["off"] + 0.02
+    assert told["tracked"] == pytest.approx(rates["tracked"], abs=0.02)
+    assert told["off"] == pytest.approx(rates["off"], abs=0.02)
 
 
-def test_window_model_is_followed_where_its_tier_has_room(make_engine):
+@POLICIES
+@pytest.mark.parametrize("cpu_blocks", [200, 600])
+def test_active_shadow_of_a_window_model_is_within_a_point(make_engine, policy, cpu_blocks):
     groups = [full_attention(), sliding_window(64)]
     engine = make_engine(
-        gpu_blocks=100, cpu_blocks=800, policy=OFF, max_num_batched_tokens=256, copy_steps=1, groups=groups
+        gpu_blocks=100, cpu_blocks=cpu_blocks, policy=policy, max_num_batched_tokens=256, copy_steps=1, groups=groups
     )
-    drive(engine, seed=0, active=6, total=8, turns=5)
+    drive(engine, seed=1, active=8, total=12, turns=5)
     truth, feed = follow(engine)
-    assert truth > 0.7
+    assert (cpu_blocks < 600) == (truth < 0.7)
     assert abs(points(feed)) <= 1
+
+
+def test_mamba_is_refused_in_words(make_engine):
+    engine = make_engine(gpu_blocks=100, cpu_blocks=100, groups=[full_attention(), mamba()])
+    engine.close()
+    with log.open_reader(engine.url).begin() as conn:
+        shape = read_shape(conn, newest_engine(conn))
+    assert "MambaSpec" in shape.unsupported
+    with pytest.raises(BadQueryError, match="cannot be played"):
+        play(log.open_reader(engine.url).begin, ["off"], None, shape.engine_id)
