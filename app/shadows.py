@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.models import CurveRow, Shadow, ShadowError, ShadowPoint, Shadows
+from app.models import CurveRow, Shadow, ShadowError, ShadowPoint, Shadows, WhatIfRow
 from app.queries.traffic import TierShape, newest_engine, read_shape
 from app.shadow_feed import ACTIVE, Hits, ShadowFeed
 from connector.log import LogError
@@ -47,6 +47,21 @@ def notes_of(shape: TierShape) -> list[str]:
 def name_of(policy: str, factor: float) -> str:
     """A shadow's name: the policy, and the size where it is not the engine's own."""
     return policy if factor == 1.0 else f"{policy} x{factor:g}"
+
+
+def row_of(tier: ShadowTier, shape: TierShape, hits: Hits) -> WhatIfRow:
+    """What a tier gave and copied."""
+    is_bounded = tier.policy != UNLIMITED
+    return WhatIfRow(
+        policy=tier.policy,
+        cpu_blocks=tier.num_blocks if is_bounded else None,
+        cpu_bytes=tier.num_blocks * shape.block_bytes if is_bounded else None,
+        hit_rate=hits.hit_rate,
+        cpu_hit_tokens=hits.cpu_hit_tokens,
+        gpu_hit_tokens=hits.gpu_hit_tokens,
+        restored_blocks=tier.num_restored,
+        stored_blocks=tier.num_stored,
+    )
 
 
 def usual_shadows(shape: TierShape) -> dict[str, ShadowTier]:
@@ -207,17 +222,9 @@ class ShadowFollower:
         tier, series = feed.shadows[name], feed.series[name]
         found = series.buckets(start, end, bucket)
         hits = _sum(found)
-        is_bounded = tier.policy != UNLIMITED
         return Shadow(
+            **row_of(tier, shape, hits).model_dump(),
             name=name,
-            policy=tier.policy,
-            cpu_blocks=tier.num_blocks if is_bounded else None,
-            cpu_bytes=tier.num_blocks * shape.block_bytes if is_bounded else None,
-            hit_rate=hits.hit_rate,
-            cpu_hit_tokens=hits.cpu_hit_tokens,
-            gpu_hit_tokens=hits.gpu_hit_tokens,
-            restored_blocks=tier.num_restored,
-            stored_blocks=tier.num_stored,
             points=[
                 ShadowPoint(wall_ns=start + n * bucket, hit_rate=found[n].hit_rate if n in found else None)
                 for n in range((end - start) // bucket)

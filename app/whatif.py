@@ -11,10 +11,10 @@ from typing import cast
 from sqlalchemy import Connection, text
 
 from app.errors import BadQueryError
-from app.models import WhatIf, WhatIfRow
+from app.models import WhatIf
 from app.queries.traffic import TierShape, read_shape
 from app.shadow_feed import ShadowFeed
-from app.shadows import notes_of
+from app.shadows import notes_of, row_of
 from connector.shadow import POLICIES, ShadowPolicy, ShadowTier
 
 GIB = 2**30
@@ -100,28 +100,12 @@ def play(
         raise BadQueryError(f"engine {engine_id} has looked nothing up: there is nothing to play")
     everything = (0, 2**63)
     truth = feed.truth.total(*everything)
-    rows: list[WhatIfRow] = []
-    for n, tier in enumerate(tiers):
-        hits = feed.series[str(n)].total(*everything)
-        is_bounded = tier.policy != "unlimited"
-        rows.append(
-            WhatIfRow(
-                policy=tier.policy,
-                cpu_blocks=tier.num_blocks if is_bounded else None,
-                cpu_bytes=tier.num_blocks * shape.block_bytes if is_bounded else None,
-                hit_rate=hits.hit_rate,
-                cpu_hit_tokens=hits.cpu_hit_tokens,
-                gpu_hit_tokens=hits.gpu_hit_tokens,
-                restored_blocks=tier.num_restored,
-                stored_blocks=tier.num_stored,
-            )
-        )
     return WhatIf(
         engine_id=engine_id,
         num_lookups=feed.num_lookups,
         prompt_tokens=truth.prompt_tokens,
         hit_rate=truth.hit_rate,
-        rows=rows,
+        rows=[row_of(tier, shape, feed.series[str(n)].total(*everything)) for n, tier in enumerate(tiers)],
         notes=notes_of(shape),
     )
 

@@ -8,28 +8,30 @@ class ShadowPoint(BaseModel):
     hit_rate: float | None = Field(description="0 to 1; null without traffic")
 
 
-class Shadow(BaseModel):
-    """A tier of metadata that followed the same traffic under one policy and one size."""
-
-    name: str
-    policy: str
-    cpu_blocks: int | None = Field(description="Null: no bound")
-    cpu_bytes: int | None
-    hit_rate: float | None
-    cpu_hit_tokens: int
-    gpu_hit_tokens: int
-    restored_blocks: int = Field(description="Since the engine's start, whatever the range")
-    stored_blocks: int = Field(description="Since the engine's start, whatever the range")
-    points: list[ShadowPoint]
-
-
 class CurveRow(BaseModel):
     """The hit rate of one policy at one size."""
 
     policy: str
-    cpu_blocks: int | None
+    cpu_blocks: int | None = Field(description="Null: no bound")
     cpu_bytes: int | None
     hit_rate: float | None
+
+
+class WhatIfRow(CurveRow):
+    """A tier of metadata that followed the traffic: what it gave and copied. Block counts are since the engine's start,
+    whatever the range."""
+
+    cpu_hit_tokens: int
+    gpu_hit_tokens: int
+    restored_blocks: int
+    stored_blocks: int
+
+
+class Shadow(WhatIfRow):
+    """One that follows a live engine."""
+
+    name: str
+    points: list[ShadowPoint]
 
 
 class ShadowError(BaseModel):
@@ -50,13 +52,6 @@ class Shadows(BaseModel):
     error: ShadowError | None
     curve: list[CurveRow]
     notes: list[str] = Field(description="Where a shadow must differ from what would have happened")
-
-
-class WhatIfRow(CurveRow):
-    cpu_hit_tokens: int
-    gpu_hit_tokens: int
-    restored_blocks: int
-    stored_blocks: int
 
 
 class WhatIf(BaseModel):

@@ -802,7 +802,10 @@ export interface components {
          * @description The hit rate of one policy at one size.
          */
         CurveRow: {
-            /** Cpu Blocks */
+            /**
+             * Cpu Blocks
+             * @description Null: no bound
+             */
             cpu_blocks: number | null;
             /** Cpu Bytes */
             cpu_bytes: number | null;
@@ -1552,7 +1555,7 @@ export interface components {
         };
         /**
          * Shadow
-         * @description A tier of metadata that followed the same traffic under one policy and one size.
+         * @description One that follows a live engine.
          */
         Shadow: {
             /**
@@ -1574,15 +1577,9 @@ export interface components {
             points: components["schemas"]["ShadowPoint"][];
             /** Policy */
             policy: string;
-            /**
-             * Restored Blocks
-             * @description Since the engine's start, whatever the range
-             */
+            /** Restored Blocks */
             restored_blocks: number;
-            /**
-             * Stored Blocks
-             * @description Since the engine's start, whatever the range
-             */
+            /** Stored Blocks */
             stored_blocks: number;
         };
         /**
@@ -1986,9 +1983,16 @@ export interface components {
             /** Rows */
             rows: components["schemas"]["WhatIfRow"][];
         };
-        /** WhatIfRow */
+        /**
+         * WhatIfRow
+         * @description A tier of metadata that followed the traffic: what it gave and copied. Block counts are since the engine's start,
+         *     whatever the range.
+         */
         WhatIfRow: {
-            /** Cpu Blocks */
+            /**
+             * Cpu Blocks
+             * @description Null: no bound
+             */
             cpu_blocks: number | null;
             /** Cpu Bytes */
             cpu_bytes: number | null;

@@ -3,7 +3,7 @@ import type { ConversationPage, ConversationRow, TurnRate } from "../api/types";
 import { clock, count, exact, NONE, percent, plural, shortId } from "../lib/format";
 import { CONVERSATION_ROWS, conversations } from "../state/evidence";
 import { href, hrefHere, route } from "../state/location";
-import { Ago, Panel, Problem, Scroll, SplitBar } from "./bits";
+import { Ago, Panel, Problem, Scroll, SplitBar, splitOf } from "./bits";
 import { TakeAway } from "./charts";
 
 export function ConversationsView() {
@@ -122,15 +122,7 @@ function ByTurn({ rows }: { rows: readonly TurnRate[] }) {
                 </th>
                 <td class="right">{count(row.num_turns)}</td>
                 <td class="bar-cell long">
-                  <SplitBar
-                    split={{
-                      prompt: row.prompt_tokens,
-                      gpu: row.gpu_hit_tokens,
-                      cpu: row.cpu_hit_tokens,
-                      restored: row.restored_hit_tokens,
-                      lost: row.lost_tokens,
-                    }}
-                  />
+                  <SplitBar split={splitOf(row)} />
                 </td>
                 <td class="right">{percent(row.hit_rate)}</td>
                 <td class="right">{row.lost_tokens > 0 ? count(row.lost_tokens) : NONE}</td>
@@ -192,15 +184,7 @@ function Table({ rows }: { rows: readonly ConversationRow[] }) {
               <td class="right">{count(row.num_turns)}</td>
               <td class="right">{count(row.prompt_tokens)}</td>
               <td class="bar-cell">
-                <SplitBar
-                  split={{
-                    prompt: row.prompt_tokens,
-                    gpu: row.gpu_hit_tokens,
-                    cpu: row.cpu_hit_tokens,
-                    restored: row.restored_hit_tokens,
-                    lost: row.lost_tokens,
-                  }}
-                />
+                <SplitBar split={splitOf(row)} />
               </td>
               <td class="right">{percent(row.hit_rate)}</td>
               <td class="right">{row.lost_tokens > 0 ? count(row.lost_tokens) : NONE}</td>

@@ -1,7 +1,7 @@
 // What another policy, or a tier of another size, would have done with the same traffic: the curve, how far to trust it,
 // and a form that asks for other policies and sizes.
 import { windowParams } from "../api/client";
-import type { CurveRow, Shadows, WhatIf } from "../api/types";
+import type { CurveRow, Shadows, WhatIf, WhatIfRow } from "../api/types";
 import { Curve } from "../draw/Curve";
 import { bytes, count, NONE, percent } from "../lib/format";
 import { curveLines, kneeOf, points, sizeWords } from "../lib/whatif";
@@ -30,7 +30,7 @@ export function WhatIfView() {
             tools={<TakeAway path="/shadows" params={windowParams(currentWindow())} what="The shadows" />}
           >
             <CurveOf rows={data.curve} />
-            <CurveTable rows={data.curve} truth={data.hit_rate} />
+            <CurveTable rows={data.curve} truth={data.hit_rate} label="Hit rate by policy and size" />
           </Panel>
           <Trust data={data} />
         </>
@@ -90,22 +90,29 @@ function CurveOf({ rows }: { rows: readonly CurveRow[] }) {
   );
 }
 
-function CurveTable({ rows, truth }: { rows: readonly CurveRow[]; truth: number | null }) {
+/** Hit rates by policy and size. What was played from a log says how much was copied, too. */
+function CurveTable({
+  rows,
+  truth,
+  label,
+}: {
+  rows: readonly (CurveRow | WhatIfRow)[];
+  truth: number | null;
+  label: string;
+}) {
+  const isPlayed = rows.some((row) => "stored_blocks" in row);
+  const heads = ["CPU tier", "hit rate", "against the engine's own", ...(isPlayed ? ["stored", "re-stored"] : [])];
   return (
-    <Scroll label="Hit rate by policy and size">
+    <Scroll label={label}>
       <table class="by-turn">
         <thead>
           <tr>
             <th scope="col">policy</th>
-            <th scope="col" class="right">
-              CPU tier
-            </th>
-            <th scope="col" class="right">
-              hit rate
-            </th>
-            <th scope="col" class="right">
-              against the engine's own
-            </th>
+            {heads.map((head) => (
+              <th key={head} scope="col" class="right">
+                {head}
+              </th>
+            ))}
           </tr>
         </thead>
         <tbody>
@@ -119,6 +126,10 @@ function CurveTable({ rows, truth }: { rows: readonly CurveRow[]; truth: number 
                 <b>{percent(row.hit_rate)}</b>
               </td>
               <td class="right">{points(row.hit_rate, truth)}</td>
+              {"stored_blocks" in row && <td class="right">{count(row.stored_blocks)}</td>}
+              {"stored_blocks" in row && (
+                <td class="right">{row.restored_blocks > 0 ? count(row.restored_blocks) : NONE}</td>
+              )}
             </tr>
           ))}
         </tbody>
@@ -161,46 +172,7 @@ function Asked({ data }: { data: WhatIf }) {
   return (
     <>
       <CurveOf rows={data.rows} />
-      <Scroll label="What the form asked for">
-        <table class="by-turn">
-          <thead>
-            <tr>
-              <th scope="col">policy</th>
-              <th scope="col" class="right">
-                CPU tier
-              </th>
-              <th scope="col" class="right">
-                hit rate
-              </th>
-              <th scope="col" class="right">
-                against the engine's own
-              </th>
-              <th scope="col" class="right">
-                stored
-              </th>
-              <th scope="col" class="right">
-                re-stored
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {data.rows.map((row) => (
-              <tr key={`${row.policy} ${row.cpu_blocks}`}>
-                <th scope="row">
-                  <LineSwatch policy={row.policy} /> {row.policy}
-                </th>
-                <td class="right">{sizeWords(row)}</td>
-                <td class="right">
-                  <b>{percent(row.hit_rate)}</b>
-                </td>
-                <td class="right">{points(row.hit_rate, data.hit_rate)}</td>
-                <td class="right">{count(row.stored_blocks)}</td>
-                <td class="right">{row.restored_blocks > 0 ? count(row.restored_blocks) : NONE}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <CurveTable rows={data.rows} truth={data.hit_rate} label="What the form asked for" />
       <p class="tools">
         <TakeAway path="/whatif" params={{ ...whatIfParams.value, engine: data.engine_id }} what="This what-if" />
       </p>

@@ -93,6 +93,23 @@ export interface Split {
   lost?: number;
 }
 
+/** The split of anything that counts tokens by their source under the API's names. */
+export function splitOf(row: {
+  prompt_tokens: number;
+  gpu_hit_tokens: number;
+  cpu_hit_tokens: number;
+  restored_hit_tokens: number;
+  lost_tokens: number;
+}): Split {
+  return {
+    prompt: row.prompt_tokens,
+    gpu: row.gpu_hit_tokens,
+    cpu: row.cpu_hit_tokens,
+    restored: row.restored_hit_tokens,
+    lost: row.lost_tokens,
+  };
+}
+
 /** Prompt tokens by source as one bar, with the hit rate in words for those who do not see it. */
 export function SplitBar({ split }: { split: Split | null }) {
   if (split === null || split.prompt === 0) return <span class="muted">{NONE}</span>;
