@@ -15,6 +15,8 @@ examples:
   vllm-restore dashboard --db run.db              the dashboard over a recorded log, without vLLM
   vllm-restore whatif --db run.db --policies off,tracked --cpu-gib 1,2,4,8
   vllm-restore db stats --db run.db
+  vllm-restore export --db run.db --out run       every table of the log as Parquet
+  vllm-restore report --db run.db --out run.html  one page that explains the run, to be sent to somebody
 
 The log is SQLite; --db takes sqlite:///PATH or a plain path. Without it RESTORE_DB counts, and without that the
 user's data folder."""
@@ -33,6 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _dashboard(args)
     if args.command == "whatif":
         return _whatif(args)
+    if args.command == "export":
+        return _export(args)
+    if args.command == "report":
+        return _report(args)
     return _demo(args)
 
 
@@ -70,6 +76,34 @@ def _parser() -> argparse.ArgumentParser:
     whatif.add_argument("--cpu-gib", help="sizes in GiB, with commas (the engine's own)")
     whatif.add_argument("--engine", type=_count, help="a start of an engine, by its number (the newest with traffic)")
     whatif.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    export = commands.add_parser(
+        "export",
+        help="the log as Parquet, CSV or JSON lines",
+        description="Writes every table of the log: a folder of files, one a table, or a zip of them where OUT ends in "
+        ".zip. Block hashes and ids only: the log has no text.",
+    )
+    export.add_argument("--out", required=True, help="a new folder, or a new file that ends in .zip")
+    export.add_argument(
+        "--format",
+        choices=("parquet", "csv", "json"),
+        default="parquet",
+        help="json: one object a line (%(default)s)",
+    )
+    export.add_argument("--engine", type=_count, help="only this start of an engine, by its number in the log")
+    report = commands.add_parser(
+        "report",
+        help="one HTML file that explains a run",
+        description="Writes one HTML file with charts and tables that needs nothing else: no script, no network.",
+    )
+    report.add_argument("--out", default="report.html", help="the file (%(default)s); one that is there is replaced")
+    report.add_argument(
+        "--no-what-if", action="store_true", help="leave out other policies and sizes, which take long over a long log"
+    )
+    for ranged in (export, report):
+        ranged.add_argument("--db", help="the log: sqlite:///PATH or a path")
+        since = "2026-11-30T04:00 (UTC), or 15m: before the log's end; else the log's begin"
+        ranged.add_argument("--since", metavar="WHEN", help=since)
+        ranged.add_argument("--until", metavar="WHEN", help="else the log's end")
 
     demo = commands.add_parser(
         "demo",
@@ -142,6 +176,40 @@ def _whatif(args: argparse.Namespace) -> int:
         run(log.resolve_url(args.db), args.policies, args.cpu_gib, args.engine, as_json=args.json)
     except (log.LogError, BadQueryError) as error:
         return _fail(error)
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from app.export.archive import ExportError, export
+    from connector import log
+
+    try:
+        url = log.resolve_url(args.db)
+        file_format = "jsonl" if args.format == "json" else args.format
+        written = export(url, Path(args.out), file_format, args.since, args.until, args.engine)
+    except (log.LogError, ExportError) as error:
+        return _fail(error)
+    for file in written:
+        sys.stdout.write(f"{file.name:<24}{file.num_rows:>12,} rows{file.num_bytes / 1e6:>10.1f} MB\n")
+    sys.stdout.write(f"written to {args.out}\n")
+    return 0
+
+
+def _report(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from app.report import ReportError, write_report
+    from connector import log
+
+    try:
+        num_bytes = write_report(
+            log.resolve_url(args.db), Path(args.out), args.since, args.until, has_what_if=not args.no_what_if
+        )
+    except (log.LogError, ReportError) as error:
+        return _fail(error)
+    sys.stdout.write(f"written to {args.out} ({num_bytes / 1e3:.0f} kB)\n")
     return 0
 
 

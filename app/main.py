@@ -26,6 +26,7 @@ from app.routes import (
     dashboard,
     events,
     evidence,
+    export,
     health,
     overview,
     policy,
@@ -46,6 +47,7 @@ ROUTERS = (
     tier.router,
     shadows.router,
     events.router,
+    export.router,
     health.router,
 )
 """Everything that the API has, in the order of its schema."""
@@ -74,10 +76,13 @@ class RestoreApp(FastAPI):
                 title=self.title, version=self.version, description=self.description, routes=self.routes
             )
             schema["paths"] = {PREFIX + path: item for path, item in schema["paths"].items()}
-            # FastAPI lists a stream's errors as streams; they are JSON as all are.
-            for status, response in schema["paths"][STREAM]["get"]["responses"].items():
-                if status != "200":
-                    response["content"] = {"application/json": response["content"]["text/event-stream"]}
+            # FastAPI lists the errors of a stream or a page under its own type; they are JSON as all are.
+            for item in schema["paths"].values():
+                for operation in item.values():
+                    for status, response in operation["responses"].items():
+                        if status != "200":
+                            [content] = response["content"].values()
+                            response["content"] = {"application/json": content}
             # What the stream sends stands in text events, which the schema of a response cannot name.
             schema["components"]["schemas"]["Gap"] = Gap.model_json_schema()
             self.openapi_schema = schema

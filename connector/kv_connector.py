@@ -13,12 +13,14 @@ from vllm.platforms import current_platform
 
 from connector import log
 from connector.engine_info import engine_info, why_not
+from connector.prom_metrics import ReStorePromMetrics, ReStoreStats, StatsSource
 from connector.recorder import Recorder
 from connector.scheduler import ReStoreScheduler
 from connector.worker import HostCopyWorker
 
 if TYPE_CHECKING:
     from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorTransferResults
+    from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorStats
     from vllm.v1.core.kv_cache_manager import KVCacheManager
     from vllm.v1.kv_cache_interface import KVCacheConfig
     from vllm.v1.request import Request
@@ -46,6 +48,7 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config, role, kv_cache_config)
         self._recorder: Recorder | None = None
+        self._stats: StatsSource | None = None
         if role == KVConnectorRole.SCHEDULER:
             self._start_scheduler_half(vllm_config, kv_cache_config)
         elif self.worker_handler is not None and current_platform.is_cpu():
@@ -69,6 +72,7 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
             logger.warning("Re-store does not apply here (%s): this engine does what stock vLLM does", reason)
             return
         self.scheduler_manager = ReStoreScheduler(self.scheduler_manager, self._recorder)
+        self._stats = StatsSource(self.scheduler_manager, self._recorder)
 
     def bind_kv_cache_manager(self, kv_cache_manager: "KVCacheManager") -> None:
         super().bind_kv_cache_manager(kv_cache_manager)
@@ -78,6 +82,28 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
     def on_new_request(self, request: "Request") -> None:
         if isinstance(self.scheduler_manager, ReStoreScheduler):
             self.scheduler_manager.on_new_request(request)
+
+    # --- stats ------------------------------------------------------------------------------------------------------
+
+    def get_kv_connector_stats(self) -> "KVConnectorStats | None":
+        stats = super().get_kv_connector_stats()
+        # vLLM asks worker-side connectors as well, also ones that were never initialised.
+        source: StatsSource | None = getattr(self, "_stats", None)
+        return stats if stats is None or source is None else source.join(stats)
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> "KVConnectorStats | None":
+        return ReStoreStats() if data is None else ReStoreStats(data)
+
+    @classmethod
+    def build_prom_metrics(
+        cls,
+        vllm_config: VllmConfig,
+        metric_types: Any,
+        labelnames: list[str],
+        per_engine_labelvalues: dict[int, list[object]],
+    ) -> ReStorePromMetrics:
+        return ReStorePromMetrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
 
     # --- worker half ------------------------------------------------------------------------------------------------
 

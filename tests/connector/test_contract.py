@@ -28,6 +28,7 @@ SUPPORTED = "0.32."
 MANAGER = "vllm.v1.simple_kv_offload.manager"
 WORKER = "vllm.v1.simple_kv_offload.worker"
 METADATA = "vllm.v1.simple_kv_offload.metadata"
+METRICS = "vllm.v1.simple_kv_offload.metrics"
 CONNECTOR = "vllm.distributed.kv_transfer.kv_connector.v1.simple_cpu_offload_connector"
 POOL = "vllm.v1.core.block_pool"
 UTILS = "vllm.v1.core.kv_cache_utils"
@@ -66,8 +67,14 @@ SIGNATURES = {
         "on_new_request": "request",
         "bind_kv_cache_manager": "kv_cache_manager",
         "get_block_ids_with_load_errors": "",
+        "get_kv_connector_stats": "",
         "get_transfer_results": "finished_req_ids",
         "shutdown": "",
+    },
+    f"{METRICS}:SimpleCPUOffloadStats": {"aggregate": "other"},
+    f"{METRICS}:SimpleCPUOffloadPromMetrics": {
+        "__init__": "vllm_config metric_types labelnames per_engine_labelvalues",
+        "observe": "transfer_stats_data engine_idx",
     },
     "vllm.distributed.kv_transfer.kv_connector.factory:KVConnectorFactory": {
         "register_connector": "name module_path class_name"

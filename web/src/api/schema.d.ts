@@ -145,6 +145,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/restore/api/export/{table}.{format}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Export
+         * @description One table of the log. A range applies to `steps` and `events`; of the other tables every row is given.
+         */
+        get: operations["get_export_api_export__table___format__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/restore/api/glance": {
         parameters: {
             query?: never;
@@ -202,6 +222,29 @@ export interface paths {
          * @description Who changed what and when, newest first, and where each engine began to obey.
          */
         get: operations["get_history_api_policy_history_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/restore/api/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Report
+         * @description One HTML file that explains the range and needs nothing else. From the log's begin to now if none is given.
+         *
+         *     What other sizes of the tier would have given comes from the shadows, once they have read the log; the command
+         *     `vllm-restore report` plays them itself.
+         */
+        get: operations["get_report_api_report_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2827,6 +2870,74 @@ export interface operations {
             };
         };
     };
+    get_export_api_export__table___format__get: {
+        parameters: {
+            query?: {
+                /** @description Wall-clock nanoseconds since the epoch */
+                since?: number | null;
+                /** @description Wall-clock nanoseconds since the epoch */
+                until?: number | null;
+                /** @description One start of an engine */
+                engine?: number | null;
+            };
+            header?: never;
+            path: {
+                table: "engines" | "policies" | "block_hashes" | "steps" | "events";
+                format: "parquet" | "csv" | "jsonl";
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file: its first bytes come at once, whatever its length */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/jsonl": unknown;
+                    "application/vnd.apache.parquet": unknown;
+                    "text/csv": unknown;
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A table or format that is not exported, or an empty range */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_glance_api_glance_get: {
         parameters: {
             query?: {
@@ -3257,6 +3368,67 @@ export interface operations {
                 };
             };
             /** @description A parameter that is not as it should be */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_report_api_report_get: {
+        parameters: {
+            query?: {
+                /** @description Wall-clock nanoseconds since the epoch */
+                since?: number | null;
+                /** @description Wall-clock nanoseconds since the epoch */
+                until?: number | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An empty range, or a log in which no engine ever ran */
             422: {
                 headers: {
                     [name: string]: unknown;

@@ -1,0 +1,156 @@
+"""Carries our sums into vLLM's own `/metrics`, beside those of vLLM's connector, by vLLM's hooks for connectors' stats.
+
+Engine ring. `ReStoreStats` is made by the scheduler's process, travels with vLLM's own stats after each step, and
+`ReStorePromMetrics` takes it in where `/metrics` is served. The stock class's part of it stays what it was, also in
+what vLLM logs every ten seconds.
+"""
+
+from importlib.metadata import version
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import vllm
+from prometheus_client import REGISTRY
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorStats
+from vllm.logger import init_logger
+from vllm.v1.simple_kv_offload.metrics import SimpleCPUOffloadPromMetrics, SimpleCPUOffloadStats
+
+from connector.metrics import INFO, METRICS, POLICIES, PREFIX, Labels, Metric, Metrics, Values
+
+if TYPE_CHECKING:
+    from connector.recorder import Recorder
+    from connector.scheduler import ReStoreScheduler
+
+logger = init_logger("vllm.restore.metrics")
+
+OURS = "restore"
+"""Our part of the payload. The stock class looks at its own keys only."""
+_KINDS = {m.name: m.kind for m in (*METRICS, INFO)}
+
+
+class ReStoreStats(SimpleCPUOffloadStats):
+    """The stock stats, and in `data["restore"]` ours since the last time."""
+
+    @property
+    def ours(self) -> Values:
+        """By metric and values of its own labels."""
+        return self.data.setdefault(OURS, {})
+
+    def aggregate(self, other: KVConnectorStats) -> KVConnectorStats:
+        """Counters add up, observations join, of gauges the newer one holds."""
+        super().aggregate(other)
+        for name, theirs in other.data.get(OURS, {}).items():
+            series = self.ours.setdefault(name, {})
+            for labels, value in theirs.items():
+                is_sum = _KINDS.get(name) != "gauge"
+                series[labels] = series[labels] + value if is_sum and labels in series else value
+        return self
+
+
+class StatsSource:
+    """What one engine's scheduler half has to say after a step.
+
+    Args:
+        manager: its scheduler half, whose journal is listened to from now on.
+        recorder: knows what is missing from the log.
+    """
+
+    def __init__(self, manager: "ReStoreScheduler", recorder: "Recorder") -> None:
+        self._manager = manager
+        self._recorder = recorder
+        self._num_dropped = 0
+        self._is_broken = False
+        self._info = (version("vllm-restore"), vllm.__version__)
+        self.metrics = Metrics(lambda: manager._restorer.policy.label)
+        manager._journal.on_event = self.metrics.count
+
+    def join(self, stock: SimpleCPUOffloadStats) -> SimpleCPUOffloadStats:
+        """The stock stats with ours beside them; the stock stats alone after a fault of ours."""
+        if self._is_broken:
+            return stock
+        try:
+            return ReStoreStats({**stock.data, OURS: self._take()})
+        except Exception as e:
+            self._is_broken = True
+            logger.exception("The metrics of re-store stop here after a fault: %s", e)
+            return stock
+
+    def _take(self) -> Values:
+        if new := self._recorder.num_dropped - self._num_dropped:
+            self.metrics.add("log_dropped_events_total", (), new)
+            self._num_dropped += new
+        manager, tier = self._manager, self._manager._tier
+        cached, in_flight = tier.num_resident, tier.num_in_flight
+        policy = manager._restorer.policy.label
+        return self.metrics.take() | {
+            "tier_blocks": {
+                # vLLM keeps one block for itself.
+                ("free",): manager.cpu_block_pool.num_gpu_blocks - 1 - cached - in_flight,
+                ("cached",): cached,
+                ("in_flight",): in_flight,
+            },
+            "restorable_blocks": {(): manager._owners.num_lost},
+            "policy": {(p,): int(p == policy) for p in POLICIES},
+            "policy_version": {(): manager._versioned.version},
+            INFO.name: {self._info: 1},
+        }
+
+
+class ReStorePromMetrics(SimpleCPUOffloadPromMetrics):
+    """The stock metrics, unchanged, and ours."""
+
+    def __init__(self, vllm_config: Any, metric_types: Any, labelnames: list[str], per_engine_labelvalues: Any) -> None:
+        super().__init__(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+        # vLLM does so with its own when it is built a second time in one process.
+        for collector in list(REGISTRY._collector_to_names):
+            if getattr(collector, "_name", "").startswith(PREFIX):
+                REGISTRY.unregister(collector)
+        self._ours = {m.name: self._register(m) for m in (*METRICS, INFO)}
+        self._children: dict[tuple[int, str, Labels], Any] = {}
+        self._is_broken = False
+        for metric in METRICS:
+            for labels in product(*metric.labels.values()) if metric.is_full else ():
+                for engine in per_engine_labelvalues:
+                    self._child(engine, metric.name, labels)
+
+    def _register(self, metric: Metric) -> Any:
+        wanted: dict[str, Any] = {
+            "name": PREFIX + metric.name,
+            "documentation": metric.help,
+            "labelnames": [*self._labelnames, *metric.labels],
+        }
+        match metric.kind:
+            case "counter":
+                return self._counter_cls(**wanted)
+            case "gauge":
+                return self._gauge_cls(**wanted, multiprocess_mode="mostrecent")
+            case "histogram":
+                return self._histogram_cls(**wanted, buckets=list(metric.buckets))
+
+    def _child(self, engine: int, name: str, labels: Labels) -> Any:
+        key = (engine, name, labels)
+        if (child := self._children.get(key)) is None:
+            child = self._ours[name].labels(*self.per_engine_labelvalues[engine], *labels)
+            self._children[key] = child
+        return child
+
+    def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
+        super().observe(transfer_stats_data, engine_idx)
+        if self._is_broken:
+            return
+        try:
+            for name, series in transfer_stats_data.get(OURS, {}).items():
+                for labels, value in series.items():
+                    child = self._child(engine_idx, name, tuple(labels))
+                    match _KINDS[name]:
+                        case "counter":
+                            child.inc(value)
+                        case "gauge":
+                            child.set(value)
+                        case "histogram":
+                            for seconds, times in value:
+                                for _ in range(times):
+                                    child.observe(seconds)
+        except Exception as e:
+            self._is_broken = True
+            logger.exception("The metrics of re-store stop here after a fault: %s", e)
