@@ -143,7 +143,7 @@ def render(
             timeline=timeline,
             causes=read_causes(conn, start, end, None, now_ns, settings),
             benefit=read_benefit(conn, start, end, now_ns, settings),
-            glance=read_glance(conn, start, end, now_ns, settings, lambda _, __: None),
+            glance=read_glance(conn, start, end, now_ns, settings, lambda _, __, ___: None),
         )
     asked = next((e for e in data.engines if e.restore_support == "yes"), None)
     curve = WhatIfCurve((), ["No engine ran in this range."]) if asked is None else curve_of(snapshot, asked)
@@ -276,10 +276,20 @@ def _curve_chart(curve: WhatIfCurve) -> str:
     return charts.curve(lines, here, "GiB of CPU tier", "Hit rate by size of the CPU tier; the table has the figures.")
 
 
+def _is_page(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip().lower().startswith(b"<!doctype html")
+    except OSError:
+        return False
+
+
 def _write(out: Path, page: bytes) -> int:
     """Through a file beside it, so that a report that is there is replaced whole or not at all."""
     if out.is_dir():
         raise ReportError(f"{out} is a folder; name a file with --out")
+    if out.exists() and not _is_page(out):
+        raise ReportError(f"{out} is there and is no HTML page; name another file with --out")
     place = None
     try:
         with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}.", delete=False) as file:

@@ -49,13 +49,14 @@ def name_of(policy: str, factor: float) -> str:
     return policy if factor == 1.0 else f"{policy} x{factor:g}"
 
 
-def row_of(tier: ShadowTier, shape: TierShape, hits: Hits) -> WhatIfRow:
-    """What a tier gave and copied."""
+def row_of(tier: ShadowTier, shape: TierShape, hits: Hits, num_blocks: int | None = None) -> WhatIfRow:
+    """What a tier gave and copied. `num_blocks`: the size that it stands for, where it was played with less."""
+    size = tier.num_blocks if num_blocks is None else num_blocks
     is_bounded = tier.policy != UNLIMITED
     return WhatIfRow(
         policy=tier.policy,
-        cpu_blocks=tier.num_blocks if is_bounded else None,
-        cpu_bytes=tier.num_blocks * shape.block_bytes if is_bounded else None,
+        cpu_blocks=size if is_bounded else None,
+        cpu_bytes=size * shape.block_bytes if is_bounded else None,
         hit_rate=hits.hit_rate,
         cpu_hit_tokens=hits.cpu_hit_tokens,
         gpu_hit_tokens=hits.gpu_hit_tokens,
@@ -113,11 +114,14 @@ class ShadowFollower:
                 )
             return self._describe(shape, feed, start, end, bucket)
 
-    def double_tier(self, start: int, end: int) -> float | None:
-        """The hit rate that a tier twice as large would have given, re-store as it was; None until it is known."""
+    def double_tier(self, start: int, end: int, prompt_tokens: int) -> float | None:
+        """The hit rate that a tier twice as large would have given, re-store as it was. None until it is known, and
+        where the range has more `prompt_tokens` than the newest engine's, which is the one that is followed."""
         self._follow()
         with self._lock:
             if self._feed is None or not self._is_caught_up:
+                return None
+            if self._feed.truth.total(start, end).prompt_tokens != prompt_tokens:
                 return None
             policy = self._feed.shadows[ACTIVE].policy
             return self._feed.series[name_of(policy, 2.0)].total(start, end).hit_rate

@@ -4,24 +4,29 @@ The command and the route share it.
 """
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import cast
 
 from sqlalchemy import Connection, text
 
-from app.errors import BadQueryError
-from app.models import WhatIf
+from app.errors import BadQueryError, ConflictError
+from app.models import MAX_INTEGER, WhatIf
 from app.queries.traffic import TierShape, read_shape
 from app.shadow_feed import ShadowFeed
 from app.shadows import notes_of, row_of
 from connector.shadow import POLICIES, ShadowPolicy, ShadowTier
 
 GIB = 2**30
+MAX_GIB = 2**20
 CHUNK = 2_000
 MAX_ROWS = 40
 # The newest engine that has looked anything up: one that was only started answers nothing.
+_NUM_HASHES = "SELECT count(*) FROM block_hashes WHERE engine_id = :engine_id"
 _NEWEST = "SELECT max(engine_id) FROM rollups WHERE num_lookups > 0"
+
+_playing = threading.Lock()
 
 
 def parse_policies(given: str) -> list[ShadowPolicy]:
@@ -53,6 +58,8 @@ def parse_sizes(given: str) -> list[float]:
             size = math.nan
         if not math.isfinite(size) or size <= 0:
             raise BadQueryError(f"{part!r} is no size: give numbers of GiB greater than 0, with commas between")
+        if size > MAX_GIB:
+            raise BadQueryError(f"{part} GiB is more than can be played; {MAX_GIB:,} is the most")
         sizes.append(size)
     if not sizes:
         raise BadQueryError("name at least one size in GiB")
@@ -77,18 +84,41 @@ def play(
     Raises:
         BadQueryError: no such engine, none that was asked anything, a tier that a shadow cannot follow, a size without
             a block, too many rows.
+        ConflictError: another is being played, which takes all that one core can give.
     """
+    if not _playing.acquire(blocking=False):
+        raise ConflictError("another what-if is being computed; ask again when it is done")
+    try:
+        return _play(snapshot, policies, sizes_gib, engine_id, on_progress)
+    finally:
+        _playing.release()
+
+
+def _play(
+    snapshot: Callable[[], AbstractContextManager[Connection]],
+    policies: Sequence[ShadowPolicy],
+    sizes_gib: Sequence[float] | None,
+    engine_id: int | None,
+    on_progress: Callable[[int, int], None],
+) -> WhatIf:
+    if engine_id is not None and engine_id > MAX_INTEGER:
+        raise BadQueryError(f"there is no engine {engine_id} in this log; vllm-restore db stats names them")
     with snapshot() as conn:
         engine_id = conn.execute(text(_NEWEST)).scalar_one() if engine_id is None else engine_id
         last: int = conn.execute(text("SELECT coalesce(max(seq), 0) FROM events")).scalar_one()
         shape = read_shape(conn, engine_id) if engine_id is not None else None
+        num_hashes: int = conn.execute(text(_NUM_HASHES), {"engine_id": engine_id}).scalar_one()
     if engine_id is None:
         raise BadQueryError("no engine in this log has looked anything up: there is nothing to play")
     if shape is None:
         raise BadQueryError(f"there is no engine {engine_id} in this log; vllm-restore db stats names them")
     if shape.unsupported is not None:
         raise BadQueryError(f"engine {engine_id} cannot be played: {shape.unsupported}")
-    tiers = _tiers(shape, policies, sizes_gib)
+    wanted = _tiers(shape, policies, sizes_gib)
+    # A tier with room for all that was ever seen, twice (two requests may bring the same at once), never evicts: blocks
+    # beyond that would only take memory.
+    enough = 2 * num_hashes * len(shape.groups) + 1
+    tiers = [ShadowTier(policy, min(count, enough), shape.groups) for policy, count in wanted]
     feed = ShadowFeed(shape, {str(n): tier for n, tier in enumerate(tiers)})
     while True:
         with snapshot() as conn:
@@ -105,22 +135,28 @@ def play(
         num_lookups=feed.num_lookups,
         prompt_tokens=truth.prompt_tokens,
         hit_rate=truth.hit_rate,
-        rows=[row_of(tier, shape, feed.series[str(n)].total(*everything)) for n, tier in enumerate(tiers)],
+        rows=[
+            row_of(tier, shape, feed.series[str(n)].total(*everything), num_blocks=count)
+            for n, (tier, (_, count)) in enumerate(zip(tiers, wanted, strict=True))
+        ],
         notes=notes_of(shape),
     )
 
 
-def _tiers(shape: TierShape, policies: Sequence[ShadowPolicy], sizes_gib: Sequence[float] | None) -> list[ShadowTier]:
+def _tiers(
+    shape: TierShape, policies: Sequence[ShadowPolicy], sizes_gib: Sequence[float] | None
+) -> list[tuple[ShadowPolicy, int]]:
+    """What is to be played: a policy and a number of blocks each."""
     blocks = [shape.num_blocks]
     if sizes_gib is not None:
         blocks = [int(size * GIB // shape.block_bytes) for size in sizes_gib]
         for size, count in zip(sizes_gib, blocks, strict=True):
             if count < 1:
                 raise BadQueryError(f"{size:g} GiB hold no block: one takes {shape.block_bytes:,} bytes")
-    tiers: list[ShadowTier] = []
+    tiers: list[tuple[ShadowPolicy, int]] = []
     for policy in policies:
-        for count in [shape.num_blocks] if policy == "unlimited" else dict.fromkeys(blocks):
-            tiers.append(ShadowTier(policy, count, shape.groups))
+        # An endless tier has no size.
+        tiers.extend((policy, count) for count in dict.fromkeys(blocks[:1] if policy == "unlimited" else blocks))
     if len(tiers) > MAX_ROWS:
         raise BadQueryError(f"that would be {len(tiers)} tiers, and {MAX_ROWS} is the most: name fewer sizes")
     return tiers

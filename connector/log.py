@@ -130,6 +130,7 @@ def upgrade(url: URL) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _file_lock(Path(f"{path}.lock")):
             if not path.exists():
+                _set_aside(path)
                 path.touch()
             try:
                 # Looked at before anything is written: somebody else's database keeps even its journal mode.
@@ -158,6 +159,15 @@ def upgrade(url: URL) -> str:
             f"cannot write the log {path}: {e.strerror or e}; choose another place with --db or RESTORE_DB"
         ) from e
     return check(url)
+
+
+def _set_aside(path: Path) -> None:
+    """A file that was moved away alone leaves its WAL here, which must not be taken for the new file's: it is kept
+    under another name."""
+    for suffix in ("-wal", "-shm"):
+        side = Path(f"{path}{suffix}")
+        if side.exists():
+            side.replace(f"{path}.left{suffix}")
 
 
 def check(url: URL) -> str:

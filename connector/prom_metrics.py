@@ -61,8 +61,15 @@ class StatsSource:
         self._num_dropped = 0
         self._is_broken = False
         self._info = (version("vllm-restore"), vllm.__version__)
-        self.metrics = Metrics(lambda: manager._restorer.policy.label)
+        self.metrics = Metrics(self._policy)
         manager._journal.on_event = self.metrics.count
+
+    def _policy(self) -> str:
+        """What the log says is obeyed. The scheduler half hears of it as its next step begins, and alone knows that a
+        fault has turned re-store off."""
+        applied = self._recorder.applied
+        obeyed = self._manager._restorer.policy if applied is self._manager._versioned else applied.policy
+        return obeyed.label
 
     def join(self, stock: SimpleCPUOffloadStats) -> SimpleCPUOffloadStats:
         """The stock stats with ours beside them; the stock stats alone after a fault of ours."""
@@ -81,7 +88,7 @@ class StatsSource:
             self._num_dropped += new
         manager, tier = self._manager, self._manager._tier
         cached, in_flight = tier.num_resident, tier.num_in_flight
-        policy = manager._restorer.policy.label
+        policy = self._policy()
         return self.metrics.take() | {
             "tier_blocks": {
                 # vLLM keeps one block for itself.

@@ -68,6 +68,7 @@ class Recorder:
         self._checkpoint_fd: int | None = None
         self._data_version: int | None = None
         self._refused_policy: str | None = None
+        self._is_beginning_anew = False
         self._writer = log.open_writer(url)
         self._conn: Connection | None = None
         self.num_unfinished = 0
@@ -94,6 +95,11 @@ class Recorder:
         return self._policy
 
     @property
+    def applied(self) -> VersionedPolicy:
+        """The policy that the log says is obeyed: an idle engine has answered for it before its next step begins."""
+        return self._applied
+
+    @property
     def num_dropped(self) -> int:
         """Items that are missing from the log since the start: they did not fit, or SQLite would not take them."""
         return self._num_overflowed + self._num_refused
@@ -115,8 +121,8 @@ class Recorder:
         with self._lock:
             self._step += 1
             policy = self._policy
-            is_new = policy.version != self._applied_version
-            self._applied_version = policy.version
+            is_new = policy.version != self._applied.version
+            self._applied = policy
         if is_new:
             self.record(policy_applied(policy, is_idle=False, reason="toggle"))
         return self._step, policy
@@ -176,7 +182,7 @@ class Recorder:
 
     def _sign_in(self) -> int:
         engine_id, self._policy = sign_in(self._writer, self._info)
-        self._applied_version = self._policy.version
+        self._applied = self._policy
         self._file = _identity(self._url)
         path, sqlite = self._url.database, sqlite3.sqlite_version
         logger.info("Recording to %s as engine %d (SQLite %s)", path, engine_id, sqlite)
@@ -227,7 +233,11 @@ class Recorder:
         """Somebody deleted or replaced the log: what is written to the old file, nobody can read."""
         if _identity(self._url) == self._file:
             return
-        logger.error("The log %s was deleted or replaced while this engine runs; it begins anew", self._url.database)
+        if not self._is_beginning_anew:
+            self._is_beginning_anew = True
+            logger.error(
+                "The log %s was deleted or replaced while this engine runs; it begins anew", self._url.database
+            )
         self._disconnect()
         if self._checkpoint_fd is not None:
             os.close(self._checkpoint_fd)
@@ -239,6 +249,7 @@ class Recorder:
             # A new log knows of no toggle; this engine goes on as it was told.
             log.write_policy(self._writer, obeyed.policy.as_dict(), "engine, after its log was deleted")
         self.num_reopened += 1
+        self._is_beginning_anew = False
 
     def _fill_batch(self) -> None:
         """Move items from the queue to the batch, which keeps those of a write that failed."""
@@ -302,9 +313,9 @@ class Recorder:
         obeys."""
         with self._lock:
             policy = self._policy
-            if policy.version == self._applied_version:
+            if policy.version == self._applied.version:
                 return
-            self._applied_version = policy.version
+            self._applied = policy
             step = self._step
         event = policy_applied(policy, is_idle=True, reason="toggle")
         self._batch.append((step, time.monotonic_ns(), time.time_ns(), event))

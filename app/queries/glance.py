@@ -19,9 +19,10 @@ def read_glance(
     until: int | None,
     now_ns: int,
     settings: Settings,
-    double_tier: Callable[[int, int], float | None],
+    double_tier: Callable[[int, int, int], float | None],
 ) -> Glance:
-    """The sentence about a range. `double_tier` says the hit rate that a tier twice as large would have given in it.
+    """The sentence about a range. `double_tier` says the hit rate that a tier twice as large would have given in it, if
+    it knows of all its prompt tokens.
 
     Raises:
         BadQueryError: an empty range.
@@ -36,7 +37,7 @@ def read_glance(
     hit = (sums["gpu_hit_tokens"] + sums["cpu_hit_tokens"]) / prompt if prompt else None
     lost_share = lost_tokens / prompt if prompt else None
     saved_share = saveable / prompt if prompt else None
-    double = double_tier(start, end) if prompt else None
+    double = double_tier(start, end, prompt) if prompt else None
     numbers = [
         GlanceNumber(name="from_cache", share=hit, view="overview", query={}),
         GlanceNumber(name="lost_to_eviction", share=lost_share, view="causes", query={"cause": "evicted"}),

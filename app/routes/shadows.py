@@ -19,6 +19,7 @@ router = APIRouter(tags=["shadows"])
 _BAD: dict[int | str, dict[str, Any]] = {
     422: {"model": Problem, "description": "An empty range, an unknown policy, a size that is none"}
 }
+_BUSY: dict[int | str, dict[str, Any]] = {409: {"model": Problem, "description": "Another what-if is being computed"}}
 Table = Annotated[Literal["curve", "shadows"], Query(description="Which table `format=csv` gives")]
 
 
@@ -43,7 +44,7 @@ def get_shadows(
     return csv_answer(CurveRow, found.curve, "shadows-curve")
 
 
-@router.get("/api/whatif", response_model=WhatIf, responses={**example(200, WHATIF), **_BAD})
+@router.get("/api/whatif", response_model=WhatIf, responses={**example(200, WHATIF), **_BAD, **_BUSY})
 def get_whatif(
     context: Context,
     policies: Annotated[str, Query(description="Of off, tracked, unlimited", max_length=100)] = "off,tracked,unlimited",

@@ -100,7 +100,7 @@ def test_glance_says_what_came_from_cache_and_what_was_lost(missed, client_of):
 def test_glance_takes_the_larger_tier_from_whoever_follows_shadows(missed, client_of):
     client = client_of(missed)
     asked = []
-    client.app.state.context.shadows.double_tier = lambda since, until: asked.append((since, until)) or 0.5
+    client.app.state.context.shadows.double_tier = lambda since, until, tokens: asked.append((since, until)) or 0.5
     body = get(client, "glance", since=T0, until=T0 + 20 * SECOND)
     assert body["double_tier"] == 0.5
     assert body["sentence"].endswith("; a tier twice as large would give 50 %.")

@@ -169,7 +169,7 @@ def test_what_if_plays_the_log_and_can_be_left_out(filled: Any, tmp_path: Path, 
 
 def test_a_report_that_is_there_is_replaced_and_anyone_may_read_it(filled: Any, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    out.write_text("old")
+    out.write_text("<!doctype html>old")
     num_bytes = write_report(filled.url, out, has_what_if=False)
     assert out.stat().st_size == num_bytes > 5_000
     assert out.stat().st_mode & 0o444 == 0o444
@@ -200,7 +200,7 @@ def test_what_could_not_be_written_whole_leaves_the_old_report_and_nothing_else(
     folder = tmp_path / "reports"
     folder.mkdir()
     out = folder / "report.html"
-    out.write_text("old")
+    out.write_text("<!doctype html>old")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     reader = log.open_reader(filled.url)
     # SQLite's shared memory is a file as well: with a reader there it has its size before there is a limit.
@@ -213,7 +213,7 @@ def test_what_could_not_be_written_whole_leaves_the_old_report_and_nothing_else(
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     reader.dispose()
-    assert out.read_text() == "old"
+    assert out.read_text() == "<!doctype html>old"
     assert list(folder.iterdir()) == [out]
 
 
@@ -262,3 +262,12 @@ def test_a_label_cannot_leave_its_chart() -> None:
     svg = charts.stacked(charts.Axis(1, T0, SECOND), [], [False], [(T0, "<b>")], '"><script>')
     assert ElementTree.fromstring(svg).get("aria-label") == '"><script>'
     assert "<b>" not in svg
+
+
+def test_what_is_no_report_is_not_overwritten(filled: Any) -> None:
+    """Least of all the log."""
+    place = Path(filled.path)
+    before = place.read_bytes()
+    with pytest.raises(ReportError, match="is there and is no HTML page"):
+        write_report(filled.url, place, has_what_if=False)
+    assert place.read_bytes() == before

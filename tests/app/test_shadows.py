@@ -62,6 +62,7 @@ def test_what_if_finds_the_second_prompt_whole(client, told, policy):
         ("cpu_gib=-1", "'-1' is no size"),
         ("cpu_gib=one", "'one' is no size"),
         ("cpu_gib=0.000000001", "hold no block"),
+        ("cpu_gib=1e30", "more than can be played"),
         ("engine=9", "no engine 9"),
     ],
 )
@@ -76,6 +77,26 @@ def test_log_without_a_lookup_says_that_there_is_nothing_to_play(client, log):
     answer = client.get("/restore/api/whatif")
     assert answer.status_code == 422
     assert "nothing to play" in answer.json()["detail"]
+
+
+def test_tier_with_room_for_all_that_was_seen_costs_no_more_than_what_was_seen(client, told):
+    """A million GiB would be 10^12 blocks of 1000 bytes."""
+    row = client.get("/restore/api/whatif?policies=off&cpu_gib=1000000").json()["rows"][0]
+    assert row["cpu_blocks"] == 1_000_000 * 2**30 // 1000
+    assert row["hit_rate"] == pytest.approx(128 / 258)
+
+
+def test_command_refuses_an_engine_beyond_all_numbers(told, log, capsys):
+    assert main(["whatif", "--db", log.path, "--engine", "9" * 20]) == 2
+    assert f"there is no engine {'9' * 20} in this log" in capsys.readouterr().err
+
+
+def test_sentence_has_no_larger_tier_where_the_shadow_saw_only_a_part(client, told, log):
+    """The shadow follows the newest engine; the range has another's traffic too."""
+    context = client.app.state.context
+    context.shadows._take()
+    assert context.shadows.double_tier(0, 2**62, 258) == pytest.approx(128 / 258)
+    assert context.shadows.double_tier(0, 2**62, 300) is None
 
 
 def test_command_prints_the_same_as_the_route(client, told, log, capsys):

@@ -420,3 +420,19 @@ def test_looking_at_a_log_keeps_the_locks_of_connections_that_are_open(url):
         subprocess.run([sys.executable, "-c", code, str(log.path_of(url))], check=True)
         assert Path(f"{log.path_of(url)}-wal").exists()
     reader.dispose()
+
+
+def test_what_a_log_that_was_moved_away_alone_leaves_is_kept_and_not_joined_to_the_new_one(url):
+    """The newest rows stand in the WAL. Beside the moved file it can be read again."""
+    path = log.path_of(url)
+    writer = log.open_writer(url)
+    with writer.connect() as conn:  # keeps the WAL from being folded back
+        log.write_policy(log.open_policy_writer(url), {"enabled": False}, "me")
+        path.rename(moved := path.with_name("moved.db"))
+        log.upgrade(url)
+        with log.open_reader(url).connect() as fresh:
+            assert log.read_policy(fresh).version == 0
+        Path(f"{path}.left-wal").rename(f"{moved}-wal")
+        assert conn is not None
+    with log.open_reader(log.resolve_url(str(moved))).connect() as old:
+        assert log.read_policy(old).version == 1
