@@ -9,7 +9,7 @@ less than the newcomer: nobody's, or deeper in its chain. A page that left a sli
 exchange then lowers the sum of depths, so the exchanges end.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from connector.owners import OwnedBlock, OwnerIndex
@@ -35,14 +35,12 @@ class Admission:
 
     Args:
         queue: vLLM's, of the CPU pool.
-        owners: who owns what.
-        is_live: whether an owner still has the block on the GPU. One that left a sliding window has served.
+        owners: who owns what, without pages that left their window.
     """
 
-    def __init__(self, queue: FreeQueue, owners: OwnerIndex, is_live: Callable[[OwnedBlock], bool]) -> None:
+    def __init__(self, queue: FreeQueue, owners: OwnerIndex) -> None:
         self._queue = queue
         self._owners = owners
-        self._is_live = is_live
         self._looks_left = LOOKS_PER_STEP
         self._num_refused = 0
         self._refused_depth: int | None = None
@@ -65,8 +63,7 @@ class Admission:
 
     def owned_in(self, block: Any) -> OwnedBlock | None:
         """What running requests want of a block of the tier; None where they want nothing."""
-        owned = self._owners.get(block.block_hash) if block.block_hash is not None else None
-        return owned if owned is not None and self._is_live(owned) else None
+        return self._owners.get(block.block_hash) if block.block_hash is not None else None
 
     def must_wait(self, depth: int) -> bool:
         """Whether a block at `depth` would be refused without a look: it has no victim, or all looks are taken."""

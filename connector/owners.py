@@ -35,7 +35,7 @@ class OwnerIndex:
 
     Lost blocks wait in two orders: as a scan over the requests would meet them (admission, group, index), and nearest
     the head first (depth, admission). Entries are dropped lazily: a ticket that is not the block's newest means
-    nothing.
+    nothing. A block whose first owner has given it up stands where it stood: who walks defers it to an owner's turn.
     """
 
     def __init__(self) -> None:
@@ -110,8 +110,6 @@ class OwnerIndex:
             del block.owners[request_id]
             if len(block.owners) == 1:
                 block.owners = next(iter(block.owners))
-            if block.lost_ticket:
-                self._enqueue(block)  # its place in the scan was its first owner's
 
     def starts_of(self, request_id: str) -> dict[int, int]:
         """By group, the first block that the request has not given up: all before it left its window."""

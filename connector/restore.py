@@ -58,7 +58,7 @@ class Restorer:
         self._owners = owners
         self._tier = tier
         self._journal = journal
-        self.admission = Admission(manager.cpu_block_pool.free_block_queue, owners, self._is_live)
+        self.admission = Admission(manager.cpu_block_pool.free_block_queue, owners)
         self.step = 0
         self.moves: list[tuple[str, int, int, int]] = []
         self.last_chooser: str | None = None
@@ -257,12 +257,6 @@ class Restorer:
         blocks = self._tables[group].get(request_id, ())
         return index < len(blocks) and blocks[index].block_id == gpu_block_id
 
-    def _is_live(self, block: OwnedBlock) -> bool:
-        """Whether a request that owns the block still has it on the GPU."""
-        index, table = block.index, self._tables[block.group]
-        tables = (table.get(request_id, ()) for request_id in self._owners.owners_of(block))
-        return any(index < len(blocks) and not blocks[index].is_null for blocks in tables)
-
     def _is_missing(self, gpu_block_id: int, key: bytes) -> bool:
         """Whether this block of the GPU has this content, and the tier has it not, nor is a copy on its way."""
         m = self._m
@@ -386,11 +380,9 @@ class Restorer:
     def _give_up_all_left_pages(self) -> None:
         num_owned = len(self._owners)
         for request_id, state in self._m._reqs_to_store.items() if self._window_groups else ():
-            if state.finished or state.request.resumable:
-                continue
             for g in self._window_groups:
                 if not self._tables[g].get(request_id):
-                    continue  # preempted: its cursors are about to start again
+                    continue  # over, or preempted: its cursors are about to start again
                 hashes = self._layout.hashes(state.request, g)
                 self._give_up_left_pages(request_id, g, min(state.num_stored_blocks[g], len(hashes)), hashes)
         if len(self._owners) != num_owned:

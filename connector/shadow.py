@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from connector.admission import Admission
-from connector.owners import OwnedBlock, OwnerIndex
+from connector.owners import OwnerIndex
 from connector.shadow_blocks import ShadowBlocks
 from connector.shadow_groups import Groups, GroupShape, key_of
 from connector.shadow_queue import ShadowBlock
@@ -77,7 +77,7 @@ class ShadowTier:
         self._tier = ShadowBlocks(
             None if self.policy == "unlimited" else self.num_blocks, on_gone=self._gone, on_found=self._owners.find
         )
-        self._admission = Admission(self._tier.queue, self._owners, self._is_live)
+        self._admission = Admission(self._tier.queue, self._owners)
         self._rule = self._rule_of()
 
     def _rule_of(self) -> Rule:
@@ -307,6 +307,3 @@ class ShadowTier:
     def _gone(self, key: bytes) -> None:
         self.num_evicted += 1
         self._owners.lose(key)
-
-    def _is_live(self, block: OwnedBlock) -> bool:
-        return any(request_id in self._running for request_id in self._owners.owners_of(block))

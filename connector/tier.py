@@ -99,7 +99,7 @@ class Tier:
         for all of them."""
         now = time.monotonic_ns()
         done: list[Copy] = []
-        share = None if copy_ns is None else copy_ns // len(copies)
+        share = None if copy_ns is None or not copies else copy_ns // len(copies)
         for copy in copies:
             if copy is None:
                 continue

@@ -175,6 +175,8 @@ class Chaos:
         assert not tier.num_resident
         assert not len(engine.manager._owners)
         assert not engine.manager._load_steps
+        assert not engine.manager._reqs_to_store
+        assert not engine.manager._store_event_to_reqs
         self.watch.check_log()
         faults = engine.sql("SELECT origin, message FROM fault WHERE origin NOT IN ('copy', 'load')")
         assert not faults, faults

@@ -465,6 +465,12 @@ class Engine:
             group in self.kv_cache_config.prefix_cacheable_group_ids
         )
 
+    @property
+    def stored_groups(self) -> list[int]:
+        """The groups whose blocks are stored by their position: those a prefix cache can hold, but for states."""
+        specs = [group.kv_cache_spec for group in self.kv_cache_config.kv_cache_groups]
+        return [g for g in self.kv_cache_config.prefix_cacheable_group_ids if not isinstance(specs[g], MambaSpec)]
+
     def block_size(self, group: int = 0) -> int:
         """Tokens a block of a group covers, over all ranks of its context parallelism."""
         if hasattr(self.manager, "group_block_sizes"):

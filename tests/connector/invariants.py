@@ -93,6 +93,45 @@ def check_owners(engine: Engine) -> None:
     assert owners.num_lost == sum(1 for block in owners._blocks.values() if block.lost_ticket)
 
 
+def places(engine: Engine) -> int:
+    """Places of the tier that copies can be written to, now or once those on their way are over: all but those that a
+    load reads from, or that an abandoned copy is written to."""
+    manager = engine.manager
+    taken: set[int] = set()
+    for blocks, _, _ in manager._pending_cpu_hits.values():
+        taken.update(b.block_id for group in blocks for b in group if not b.is_null)
+    for load in (*manager._reqs_to_load.values(), *manager._abandoned_reqs_to_load.values()):
+        taken.update(load.transfer_meta.cpu_block_ids)
+    for copy in manager._abandoned_store_event_to_blocks.values():
+        taken.update(copy.cpu_block_ids)
+    return manager.num_cpu_blocks - 1 - len(taken)
+
+
+def held_blocks(engine: Engine, *, is_stored: bool) -> dict[bytes, int]:
+    """The distinct blocks that running requests hold on the GPU, by key, with their depth in tokens; `is_stored`: only
+    those before the requests' cursors, and none of a session's. From vLLM's block tables and hashes alone."""
+    gpu = engine.scheduler.kv_cache_manager.block_pool
+    managers = engine.scheduler.kv_cache_manager.coordinator.single_type_managers
+    held: dict[bytes, int] = {}
+    for state in engine.manager._reqs_to_store.values():
+        if state.finished or (is_stored and state.request.resumable):
+            continue
+        for g in engine.stored_groups:
+            blocks = managers[g].req_to_blocks.get(state.request.request_id, ())
+            keys = engine.keys(state.request.request_id, g)
+            end = state.num_stored_blocks[g] if is_stored else len(blocks)
+            for i, (key, block) in enumerate(zip(keys, blocks[:end], strict=False)):
+                if not block.is_null and gpu.blocks[block.block_id].block_hash == key:
+                    held[key] = i * engine.block_size(g)
+    return held
+
+
+def spare_room(engine: Engine) -> int:
+    """Places of the tier that are left over when each block that a running request holds has one; negative where the
+    tier is too small for what runs."""
+    return places(engine) - len(held_blocks(engine, is_stored=False))
+
+
 def findable(engine: Engine) -> set[bytes]:
     """The keys of the blocks that the CPU pool can answer for. A block that also answers for finer boundaries within
     it (groups of different block sizes) counts by its deepest."""
@@ -161,9 +200,67 @@ def _replay(event: Any, copies: Counter[tuple[int | None, object]]) -> None:
             raise AssertionError(f"an event of another kind: {event}")
 
 
+class Exchanges:
+    """Follows who gets whose place while the tier is too small for what runs: `tracked` gives away no stored block of a
+    running request for one that lies as deep or deeper, neither for a re-store nor for a first store.
+
+    What vLLM copies on ways of its own is not asked: Mamba boundaries, a prompt's partial last block, sessions.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.num_seen = 0
+        """Exchanges in which a running request's block was given away."""
+        restorer = engine.manager._restorer
+        self._pool = engine.manager.cpu_block_pool
+        self._inner_order, self._inner_review = restorer._order, restorer.review
+        self._inner_new_blocks = self._pool.get_new_blocks
+        restorer._order, restorer.review = self._order, self._review
+        self._pool.get_new_blocks = self._get_new_blocks
+        self._newcomers: list[int] = []
+        """Depths of those that the next allocation of the pool is for."""
+
+    def _order(self, chosen: list[Any]) -> None:
+        if self._is_tight(0):
+            self._newcomers = [c.index * self._engine.block_size(c.group) for c in chosen]
+        self._inner_order(chosen)
+
+    def _review(self, state: Any, block_ids: Any, selection: Any) -> Any:
+        is_tight = self._is_tight(len(selection[0]))
+        reviewed = self._inner_review(state, block_ids, selection)
+        if is_tight:
+            copies = [self._engine.manager._tier._chosen[block_id] for block_id in reviewed[0]]
+            self._newcomers = [c.index * self._engine.block_size(c.group) for c in copies]
+        return reviewed
+
+    def _is_tight(self, num_new: int) -> bool:
+        policy = self._engine.manager._restorer.policy
+        if not policy.enabled or policy.mode != "tracked":
+            return False
+        return len(held_blocks(self._engine, is_stored=True)) + num_new > places(self._engine)
+
+    def _get_new_blocks(self, count: int) -> Any:
+        newcomers, self._newcomers = sorted(self._newcomers), []
+        if not newcomers:
+            return self._inner_new_blocks(count)
+        before = [block.block_hash for block in self._pool.blocks]
+        new_blocks = self._inner_new_blocks(count)
+        held = held_blocks(self._engine, is_stored=True)
+        cached = self._pool.cached_block_hash_to_block
+        victims = [before[b.block_id] for b in new_blocks]
+        given = sorted(held[key] for key in victims if key in held and cached.get_one_block(key) is None)
+        self.num_seen += bool(given)
+        # One more than was chosen: the prompt's last block, for which any place may be taken.
+        given = given[count - len(newcomers) :]
+        assert all(old > new for old, new in zip(given, newcomers, strict=False)), (
+            f"running requests gave blocks at depths {given} for blocks at depths {newcomers}"
+        )
+        return new_blocks
+
+
 class Watch:
-    """Follows one engine from its start: cursors (I3), the log's events (I6), and vLLM's KV-cache events where they
-    are enabled.
+    """Follows one engine from its start: cursors (I3), the log's events (I6), who gives way to whom (I4), and vLLM's
+    KV-cache events where they are enabled.
 
     The events are taken where the recorder gets them; `check_log` reads them back from the database.
     """
@@ -185,6 +282,7 @@ class Watch:
         self._announcements = Announcements(engine) if engine.manager.enable_kv_cache_events else None
         self._inner_ordered = engine.manager._tier.copies_ordered
         engine.manager._tier.copies_ordered = self._copies_ordered
+        self.exchanges = Exchanges(engine)
 
     def check(self) -> None:
         check_references(self._engine)

@@ -59,6 +59,45 @@ def test_evicting_a_duplicate_is_no_loss_while_the_other_answers(make_engine):
     assert engine.sql("SELECT first_index, num_blocks FROM blocks_evicted") == [(0, 1)]
 
 
+@BOTH
+def test_block_that_its_first_owner_cannot_supply_comes_back_from_another(make_engine, mode):
+    """vLLM has withdrawn the hash of `a`'s block, as after a failed load; `b` has its own block with that content."""
+    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode))
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 3))
+    engine.add("b", prompt(0, 3), sampling_params=_computes_all())
+    engine.steps(2)
+    tables = engine.scheduler.kv_cache_manager
+    tables.block_pool.evict_blocks({tables.get_block_ids("a")[0][1]})
+    engine.evict("a", 1)
+    engine.finish("a")  # which is no reason to forget what others own
+    step = engine.step()
+    watch.check()
+    assert step.meta.store_gpu_blocks == [tables.get_block_ids("b")[0][1]]
+    engine.step()
+    watch.check()
+    assert engine.in_cpu("b") == [True] * 3
+
+
+def test_evicting_a_copy_is_no_loss_while_one_answers_that_a_fault_has_hidden(make_engine, monkeypatch):
+    engine = make_engine(cpu_blocks=33, copy_steps=3, policy=Policy(enabled=False))
+    engine.add("a", prompt(0, 2))
+    engine.step()
+    engine.add("b", prompt(0, 2), sampling_params=_computes_all())
+    assert len(engine.step().meta.store_gpu_blocks) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.manager._tier, "copies_ordered", None)  # a step that nothing is noted of
+        assert len(engine.step().meta.store_gpu_blocks) == 2
+    engine.set_policy(enabled=True)
+    engine.steps(5)
+    engine.evict("a", 0)
+    engine.steps(2)
+    assert engine.in_cpu("a") == [True] * 2
+    engine.close()
+    assert engine.sql("SELECT first_index, num_blocks, num_owned FROM blocks_evicted") == [(0, 1, 0)]
+    assert engine.sql("SELECT max(num_restorable) FROM steps") == [(0,)]
+
+
 KINDS = {
     "salts": {"one": {"cache_salt": "one"}, "two": {"cache_salt": "two"}, "plain": {}},
     "adapters": {

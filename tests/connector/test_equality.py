@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 import pytest
 from harness import OURS, STOCK
-from invariants import Watch, findable, note_restores
+from invariants import Watch, findable, note_restores, spare_room
 from regimes import LAYOUTS, settings
-from traffic import Player, actions
+from traffic import Player, actions, long_and_short
 
 from connector.policy import Policy
 
@@ -194,6 +194,50 @@ def test_tracked_restores_what_rescan_restores(make_engine, regime, budget, copy
             assert engine.manager._journal.num_faults == engine.num_loads_failed
             engine.close()
     assert num_restored > 20
+
+
+# Smaller than the GPU's 64, and large enough for the two requests that run at a time: tier, budget, steps of a copy.
+SMALL_BUT_ENOUGH = {
+    "plain": (20, 0, 0),
+    "chunked": (20, 1, 2),
+    "async eagle": (33, 2, 1),
+    "window": (28, 0, 0),
+    "async window": (25, 1, 2),
+    "large full": (19, 2, 1),
+}
+
+
+@pytest.mark.parametrize("layout", SMALL_BUT_ENOUGH)
+def test_tracked_restores_what_rescan_restores_in_a_tier_that_is_just_large_enough(make_engine, layout):
+    """Nothing but what the requests bring evicts anything here, and a re-store may push out another running request's
+    block, which is then re-stored in turn."""
+    cpu_blocks, budget, copy_steps = SMALL_BUT_ENOUGH[layout]
+    engines = [
+        make_engine(
+            gpu_blocks=64,
+            cpu_blocks=cpu_blocks,
+            copy_steps=copy_steps,
+            policy=Policy(mode=mode, max_restore_blocks_per_step=budget),
+            **settings(layout) | {"max_num_seqs": 2},
+        )
+        for mode in ("rescan", "tracked")
+    ]
+    watches = [Watch(engine) for engine in engines]
+    orders = [note_restores(engine) for engine in engines]
+    players = [Player(engine) for engine in engines]
+    least_room = cpu_blocks
+    for number, action in enumerate(long_and_short(7, 100)):
+        steps = [player.play(action) for player in players]
+        if steps[0] is None:
+            continue
+        least_room = min(least_room, *map(spare_room, engines))
+        assert least_room >= 0, "the case is that the tier has room for what runs"
+        assert set(orders[0][-1]) == set(orders[1][-1]), f"action {number}"
+        assert steps[0].scheduled == steps[1].scheduled
+        for watch in watches:
+            watch.check()
+    assert least_room < 8, "and not much more"
+    assert sum(map(len, orders[0])) > 10
 
 
 def _lose_some(engines, seed):

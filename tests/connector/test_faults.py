@@ -3,6 +3,8 @@
 import pytest
 from harness import BLOCK, full_attention, prompt, sliding_window
 from invariants import Watch, note_restores
+from vllm.sampling_params import SamplingParams
+from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
 
 from connector.policy import Policy
 
@@ -103,8 +105,21 @@ def test_failed_copies_of_a_finished_request_are_dropped_with_their_reason(make_
     engine.settle()
     watch.check()
     watch.check_log()
+    assert engine.manager._reqs_to_store == {}
+    assert engine.manager._store_event_to_reqs == {}
     dropped = engine.sql("SELECT request_id, sum(num_blocks), reason FROM blocks_dropped GROUP BY 1, 3")
     assert dropped == [("a", 3, "copy_failed")]
+
+
+def test_failed_copies_of_a_request_that_runs_leave_no_trace_of_their_event(make_engine):
+    engine = make_engine(cpu_blocks=33)
+    _fail_stores(engine)
+    engine.add("a", prompt(0, 3))
+    engine.steps(2)
+    _fail_nothing(engine)
+    assert engine.manager._reqs_to_store["a"].store_events == set()
+    engine.finish("a")
+    assert engine.manager._reqs_to_store == {}
 
 
 @pytest.mark.parametrize("is_hybrid", [False, True])
@@ -201,6 +216,32 @@ def test_block_whose_hash_vllm_has_withdrawn_is_not_copied_again(make_engine, mo
     assert engine.sql("SELECT count(*) FROM blocks_dropped") == [(0,)]
 
 
+@BOTH
+@pytest.mark.parametrize("becomes", ["nothing", "another"])
+def test_copy_whose_source_has_another_hash_by_its_end_is_not_registered(make_engine, becomes, mode):
+    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode))
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 4))
+    engine.steps(2)
+    engine.evict("a", 1, 2)
+    engine.conditions.copy_steps = lambda rank, is_store: 2
+    engine.step()
+    engine.conditions.copy_steps = lambda rank, is_store: 0
+    gpu = engine.scheduler.kv_cache_manager
+    block = gpu.block_pool.blocks[gpu.get_block_ids("a")[0][1]]
+    gpu.block_pool.evict_blocks({block.block_id})
+    if becomes == "another":
+        gpu.block_pool._insert_block_hash(make_block_hash_with_group_id(b"x" * 32, 0), block, num_tokens=BLOCK)
+    for _ in range(4):
+        engine.step()
+        watch.check()
+    assert engine.in_cpu("a") == [True, False, True, True]
+    assert engine.manager.cpu_block_pool.get_num_free_blocks() == 32
+    watch.check_log()
+    assert engine.sql("SELECT first_index, num_blocks FROM blocks_restored") == [(2, 1)]
+    assert engine.sql("SELECT first_index, num_blocks, reason FROM blocks_dropped") == [(1, 1, "rehashed")]
+
+
 def test_load_that_fails_on_one_rank_is_no_load(make_engine):
     """The other rank reports its part steps later."""
     engine = make_engine(cpu_blocks=33, world_size=2)
@@ -219,6 +260,58 @@ def test_load_that_fails_on_one_rank_is_no_load(make_engine):
     assert engine.requests["b"].num_output_tokens == 3
     assert engine.sql("SELECT origin FROM fault") == [("load",)]
     assert engine.sql("SELECT count(*) FROM blocks_loaded") == [(0,)]
+
+
+def _broken(*args, **kwargs):
+    raise RuntimeError("as if by a mistake of ours")
+
+
+@BOTH
+def test_what_a_fault_has_hidden_is_known_again_when_someone_asks_again(make_engine, monkeypatch, mode):
+    """One loss is not noticed, and a re-store is ordered that nobody notes, so that nobody sees it end either."""
+    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode))
+    engine.add("a", prompt(0, 4))
+    engine.steps(2)
+    engine.conditions.copy_steps = lambda rank, is_store: 3
+    engine.evict("a", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.manager._tier, "copies_ordered", _broken)
+        assert len(engine.step().meta.store_gpu_blocks) == 1
+        patch.setattr(engine.manager._owners, "lose", _broken)
+        engine.evict("a", 3)
+        engine.step()
+    assert not engine.manager._restorer.policy.enabled
+    engine.set_policy(enabled=True)
+    engine.manager._copy_times.take_store = lambda event: 1_000  # the worker measures, as it does in an engine
+    engine.steps(6)
+    assert engine.in_cpu("a")[:4] == [True] * 4
+    engine.evict("a", 1)
+    engine.steps(5)
+    assert engine.in_cpu("a")[:4] == [True] * 4
+    assert engine.manager._restorer.policy.enabled
+
+
+@BOTH
+def test_copy_that_flies_when_someone_asks_again_after_a_fault_is_not_made_twice(make_engine, monkeypatch, mode):
+    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode))
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 4))
+    params = SamplingParams(max_tokens=100, ignore_eos=True, skip_reading_prefix_cache=True)
+    engine.add("twin", prompt(0, 4), sampling_params=params)  # which has blocks of its own for the same content
+    engine.steps(2)
+    engine.conditions.copy_steps = lambda rank, is_store: 6
+    engine.evict("a", 1)
+    assert len(engine.step().meta.store_gpu_blocks) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.manager._journal, "note_waiting", _broken)
+        engine.step()
+    assert not engine.manager._restorer.policy.enabled
+    engine.set_policy(enabled=True)
+    for _ in range(7):
+        assert engine.step().meta.store_gpu_blocks == []
+        watch.check()
+    assert engine.manager._restorer.policy.enabled
+    assert engine.in_cpu("a") == [True] * 4
 
 
 @BOTH
@@ -246,13 +339,10 @@ def test_fault_of_ours_is_counted_and_vllm_goes_on(make_engine, monkeypatch, hoo
     name, _, method = hook.partition(".")
     part = getattr(engine.manager, name)
 
-    def broken(*args, **kwargs):
-        raise RuntimeError("as if by a mistake of ours")
-
     engine.add("a", prompt(0, 4))
     engine.steps(2)
     with monkeypatch.context() as patch:
-        patch.setattr(type(part), method, broken)
+        patch.setattr(type(part), method, _broken)
         engine.evict("a", 1)
         engine.add("b", prompt(1, 5), max_tokens=3)
         engine.steps(2)

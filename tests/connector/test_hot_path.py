@@ -1,7 +1,10 @@
 """What must not grow and what must not be looked at again: the connector's own bookkeeping over a long life."""
 
-from harness import BLOCK, prompt
-from invariants import Watch
+from dataclasses import asdict
+
+import pytest
+from harness import BLOCK, STOCK, prompt
+from invariants import Watch, note_restores
 
 from connector.owners import COMPACT_ABOVE, OwnerIndex
 from connector.policy import Policy
@@ -52,6 +55,62 @@ def test_streamed_sessions_are_stocks(make_engine):
         engine.steps(4)
         assert engine.in_cpu("s")[:6] == [True] * 6
         assert len(engine.restore._owners) == 0
+
+
+@pytest.mark.parametrize("mode", ["rescan", "tracked"])
+def test_session_gets_from_every_policy_what_stock_gives_it(make_engine, mode):
+    """Nothing that it loses comes back: while it runs, at its end, after a reset of the tier or a fault of ours."""
+    engines = make_engine(connector=STOCK, cpu_blocks=33), make_engine(cpu_blocks=33, policy=Policy(mode=mode))
+    stock, ours = engines
+
+    def steps(count):
+        for _ in range(count):
+            theirs, mine = (engine.step() for engine in engines)
+            assert asdict(mine.meta) == asdict(theirs.meta)
+
+    def lose(index):
+        steps(1)  # copies are over
+        assert stock.evict_key(stock.keys("s")[index])
+        ours.evict("s", index)
+        steps(2)
+
+    for engine in engines:
+        engine.add("s", prompt(0, 6), max_tokens=200, resumable=True)
+    steps(3)
+    lose(1)
+    for engine in engines:
+        engine.extend("s", prompt(1, 3), max_tokens=200)
+    steps(4)
+    lose(2)
+    ours.restore._fault("a hook", RuntimeError("as if by a mistake of ours"))
+    ours.set_policy(enabled=True)
+    lose(3)
+    for engine in engines:
+        engine.abort("s")
+    steps(2)
+    for engine in engines:
+        engine.add("s2", prompt(2, 4), max_tokens=200, resumable=True)
+    steps(3)
+    for engine in engines:
+        assert engine.reset_tier()
+    steps(4)
+    assert ours.in_cpu("s2") == [False] * 4
+    assert ours.restore._restorer.policy.enabled
+
+
+def test_session_is_stored_as_stock_stores_it_while_others_wait_for_a_place(make_engine):
+    """A request of 10 blocks has taken the 7 places of the tier, and its last 3 blocks wait: they lie too deep. The
+    session's last 2 lie as deep, and are stored all the same."""
+    engine = make_engine(cpu_blocks=8)
+    engine.add("a", prompt(0, 10))
+    engine.steps(3)
+    assert engine.in_cpu("a") == [True] * 7 + [False] * 3
+    orders = note_restores(engine)
+    engine.add("s", prompt(1, 9), resumable=True)
+    # It computes; 7 of its blocks are stored; `a` takes its 7 places back, which fills the tier; the last 2 are stored.
+    assert [len(step.meta.store_gpu_blocks) for step in engine.steps(4)] == [0, 7, 7, 2]
+    assert [len(order) for order in orders] == [0, 0, 7, 0]
+    assert engine.in_cpu("s")[7:] == [True] * 2
 
 
 def test_a_fault_that_stays_is_told_once_and_counted(make_engine):

@@ -218,6 +218,65 @@ def test_restores_of_tracked_between_two_changes_of_what_runs_are_bounded(make_e
             assert all(count == 1 for count in came_back.values()), "a block came back twice though nothing has changed"
         num_intervals_with_restores += bool(came_back)
     assert num_intervals_with_restores > 5
+    assert watch.exchanges.num_seen > 5
+
+
+def test_copies_on_their_way_are_room(make_engine):
+    """16 places for 16 blocks, 8 of which are still being copied. What was lost of the others comes back in the order
+    of a scan, request by request; were the tier too small, `b`'s head would be the first."""
+    engine = make_engine(cpu_blocks=17, policy=Policy(max_restore_blocks_per_step=1))
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 4))
+    engine.add("b", prompt(1, 4))
+    engine.steps(2)
+    engine.conditions.copy_steps = lambda rank, is_store: 9
+    engine.add("c", prompt(2, 8))
+    engine.steps(2)
+    assert [len(task.sources) for task in engine.tasks] == [8]
+    orders = note_restores(engine)
+    engine.evict("a", 3)
+    engine.evict("b", 0)
+    engine.steps(2)
+    watch.check()
+    assert orders == [[engine.keys("a")[3]], [engine.keys("b")[0]]]
+
+
+def test_copies_that_were_chosen_and_not_ordered_yet_are_room(make_engine):
+    """8 places for 8 blocks, 3 of which were chosen as `c`, who shares them with `a`, ended."""
+    engine = make_engine(cpu_blocks=9, policy=Policy(max_restore_blocks_per_step=4))
+    watch = Watch(engine)
+    shared = prompt(0, 3, extra=0)
+    engine.add("a", shared + prompt(1, 2))
+    engine.add("b", prompt(2, 3))
+    engine.add("c", shared + prompt(3, 0, extra=3))
+    engine.steps(2)
+    orders = note_restores(engine)
+    engine.evict("a", 0, 1, 2, 4)
+    engine.evict("b", 0)
+    engine.finish("c")
+    engine.step()
+    watch.check()
+    assert orders == [engine.keys("a")[:3] + engine.keys("a")[4:5]]
+
+
+@BOTH
+def test_shared_block_whose_first_owner_has_gone_comes_back_at_the_turn_of_another(make_engine, mode):
+    """One re-store a step: what `a` chooses at its end is that of the next step. Then it is `b`'s turn, and `c`'s."""
+    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode, max_restore_blocks_per_step=1))
+    watch = Watch(engine)
+    shared = prompt(0, 2, extra=0)
+    engine.add("a", shared + prompt(1, 1))
+    engine.add("b", prompt(2, 3))
+    engine.add("c", shared + prompt(3, 1))
+    engine.steps(2)
+    orders = note_restores(engine)
+    engine.evict("a", 0, 1)
+    engine.evict("b", 2)
+    engine.finish("a")
+    for _ in range(5):
+        engine.step()
+        watch.check()
+    assert orders == [[engine.keys("c")[0]], [engine.keys("b")[2]], [engine.keys("c")[1]], [], []]
 
 
 def test_budget_spreads_five_lost_blocks_over_three_steps(make_engine):

@@ -87,6 +87,37 @@ def actions(
     return done
 
 
+def long_and_short(seed: int, count: int) -> list[Action]:
+    """`count` steps of one request that runs long, with short ones that come and go: what the long one owns ages in the
+    tier, and others' content takes its place. It is followed by another one a few times."""
+    rng = random.Random(seed)
+    done: list[Action] = []
+    number = 0
+    long: str | None = None
+
+    def add(num_shared: int, num_own: int, max_tokens: int) -> str:
+        nonlocal number
+        number += 1
+        args = (f"r{number}", rng.randrange(HEADS), num_shared, num_own, rng.randrange(BLOCK), max_tokens)
+        done.append(Action("add", (*args, Owner(), False)))
+        return f"r{number}"
+
+    for _ in range(count):
+        draw = rng.random()
+        if long is None or draw < 0.03:
+            if long is not None:
+                done.append(Action("finish", (long,)))
+            long = add(rng.randrange(4), rng.randrange(2, 8), 400)
+        elif draw < 0.40:
+            add(rng.randrange(3), rng.randrange(4), rng.randrange(1, 10))
+        elif draw < 0.42:
+            done.append(Action("preempt_all"))
+        elif draw < 0.43:
+            done.append(Action("reset_tier"))
+        done.append(Action("step"))
+    return done
+
+
 class Player:
     """Plays actions to one engine."""
 
