@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine import load, tiny
+from tests.engine import gate, load, tiny
 from tests.engine.references import tiny_answers_of
 from tests.engine.server import Server
 
@@ -57,9 +57,10 @@ def tiny_server(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def serve(model: Path, folder: Path, ranks: int) -> Iterator[Server]:
-    """A server for a fixture; nothing of it may be wrong at the end."""
+    """A server for a fixture, with a gate before the copies of each rank; nothing of it may be wrong at the end."""
     flags = tiny.flags(model, gpu_blocks=load.GPU_BLOCKS, cpu_blocks=load.CPU_BLOCKS, ranks=ranks)
-    server = Server(folder, *flags, environment=tiny.environment(ranks))
+    environment = tiny.environment(ranks) | gate.environment(folder)
+    server = Server(folder, *flags, *gate.FLAGS, environment=environment)
     try:
         yield server
         assert server.process.poll() is None, server.tail()

@@ -35,9 +35,10 @@ SMALL_TIERS = (
 
 
 class Server:
-    """One running server. `url` is its root, `db` the file of its log."""
+    """One running server. `url` is its root, `db` the file of its log in its `folder`."""
 
     def __init__(self, folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        self.folder = folder
         self.db = folder / "log.db"
         self.output = folder / "server.txt"
         self.port = _free_port()
@@ -128,6 +129,10 @@ class Server:
             return [dict(row) for row in conn.execute(query, parameters)]
         finally:
             conn.close()
+
+    def newest_seq(self) -> int:
+        """The last row of the log, to look behind it later."""
+        return self.rows("SELECT max(seq) AS seq FROM events")[0]["seq"]
 
     def await_rows(self, query: str, deadline_s: float = 60, **parameters: Any) -> list[dict[str, Any]]:
         """Asks until there is a row: the engine writes its log a moment after it has acted."""
