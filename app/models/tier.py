@@ -14,8 +14,8 @@ class TierBlock(BaseModel):
 
     id: int
     state: TierState = Field(
-        description="pinned: a load reads it; in_flight: given to a copy that is not complete; unknown: nothing about "
-        "it stands in the rows that were read"
+        description="pinned: a load reads it, or a request that waits for a place found it; in_flight: given to a copy "
+        "that is not complete; unknown: nothing about it stands in the rows that were read"
     )
     hash: str | None
     kv_group: int | None

@@ -29,7 +29,7 @@ ENOUGH_ROWS = 20_000
 """Once so many are read and something is known of each block, a block that is hit all the time is not followed back to
 its store."""
 MAX_LOOKUPS = 2_000
-"""Of the newest lookups, that may wait for a load."""
+"""Of the newest lookups, that may wait for a load, and of those that may wait for a place."""
 
 _BACKWARDS = """
 SELECT seq, wall_ns, kind, request_id, kv_group, first_index, tail_hash, cpu_block_ids
@@ -40,10 +40,15 @@ ORDER BY seq DESC LIMIT ?
 """
 _WAITING = """
 SELECT l.tail_hash, l.gpu_hit_tokens, l.cpu_hit_tokens
-FROM (SELECT * FROM events WHERE kind = 'lookup' AND seq <= ?1 ORDER BY wall_ns DESC LIMIT ?3) AS l
+FROM (
+    SELECT * FROM (SELECT * FROM events WHERE kind = 'lookup' AND seq <= ?1 ORDER BY wall_ns DESC LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT * FROM events WHERE kind = 'lookup_waits' AND seq <= ?1 ORDER BY wall_ns DESC LIMIT ?3)
+) AS l
 WHERE l.engine_id = ?2 AND l.cpu_hit_tokens > 0 AND NOT EXISTS (
     SELECT 1 FROM events AS e WHERE e.request_id = l.request_id AND e.engine_id = ?2
-    AND e.seq > l.seq AND e.seq <= ?1 AND e.kind IN ('blocks_loaded', 'request_finished', 'request_preempted')
+    AND e.seq > l.seq AND e.seq <= ?1
+    AND e.kind IN ('lookup', 'lookup_waits', 'blocks_loaded', 'request_finished', 'request_preempted')
 )
 """
 _PARENT = "SELECT parent_hash FROM block_hashes WHERE engine_id = ? AND hash = ?"
@@ -220,7 +225,8 @@ class _Hashes:
 
 
 def _pinned(conn: Connection, engine: Any, at: int, places: dict[int, _Place], hashes: _Hashes) -> tuple[set[int], int]:
-    """Blocks that a load reads: those of the CPU hits whose load is not complete. And how many lookups wait for one."""
+    """Blocks of CPU hits whose request waits: for its load to be complete, or for a place on the GPU to load into. And
+    how many requests do."""
     waiting = conn.exec_driver_sql(_WAITING, (at, engine.id, MAX_LOOKUPS)).all()
     if not waiting:
         return set(), 0

@@ -33,6 +33,7 @@ from connector.events import (
     ChainExtended,
     Event,
     Lookup,
+    LookupWaits,
     PolicyApplied,
     RequestFinished,
     RequestStarted,
@@ -111,6 +112,7 @@ class LogBuilder:
 EVENTS: dict[str, Event] = {
     "started": RequestStarted("r", 65, 2, None, None),
     "lookup": Lookup("r", 65, 0, 0, 0, 2, None, None, None, 1, False, False),
+    "waits": LookupWaits("r", 65, 0, 0, 2, None, 1),
     "stored": BlocksStored("r", 0, 0, 1, b"", b"", (0,), 1000, 1),
     "restored": BlocksRestored("r", 0, 0, 1, b"", b"", (0,), 1000, 1),
     "evicted": BlocksEvicted(None, None, 0, 0, 1, b"", b"", (0,), 0, None),

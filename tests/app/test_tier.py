@@ -87,6 +87,24 @@ def test_blocks_of_a_hit_whose_load_is_under_way_are_pinned(tier, kit):
     assert tier.column("state")[2] == "cached"
 
 
+def test_blocks_of_a_hit_that_waits_for_a_place_are_pinned_until_its_request_ends(tier, kit):
+    tier.run("stored", 0, (1, 2, 3))
+
+    def found(kind, cpu_hit_tokens):
+        told = kit.event(
+            kind, request_id="r", tail_hash=tier.hashes[3], gpu_hit_tokens=0, cpu_hit_tokens=cpu_hit_tokens
+        )
+        tier.log.write(tier.engine, told)
+        return tier.get()["states"]
+
+    assert found("waits", 64) == {"pinned": 2, "cached": 1, "free": 3}
+    assert found("waits", 96) == {"pinned": 3, "free": 3}
+    # It got a place, and less than before is still there to be loaded.
+    assert found("lookup", 32) == {"pinned": 1, "cached": 2, "free": 3}
+    tier.log.write(tier.engine, kit.event("finished", request_id="r", status="FINISHED_ABORTED"))
+    assert tier.get()["states"] == {"cached": 3, "free": 3}
+
+
 def test_reset_empties_it(tier):
     from connector.events import CacheReset
 

@@ -58,7 +58,7 @@ def assert_each_copy_counted_once(events: list[dict[str, Any]], num_cached: int)
 
 
 def assert_all_start_again(events: list[dict[str, Any]]) -> None:
-    """Each preempted request is looked up anew as a resumed one, moves its cursor from the start, and comes to its end."""
+    """Each preempted request is looked up anew as a resumed one, its cursor starts again, and it comes to its end."""
     stories: dict[str, list[dict[str, Any]]] = {}
     for event in events:
         if event["kind"] in OF_REQUEST:

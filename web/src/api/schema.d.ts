@@ -1841,7 +1841,7 @@ export interface components {
             request_id: string | null;
             /**
              * State
-             * @description pinned: a load reads it; in_flight: given to a copy that is not complete; unknown: nothing about it stands in the rows that were read
+             * @description pinned: a load reads it, or a request that waits for a place found it; in_flight: given to a copy that is not complete; unknown: nothing about it stands in the rows that were read
              * @enum {string}
              */
             state: "free" | "cached" | "pinned" | "in_flight" | "unknown";

@@ -212,7 +212,7 @@ export function stateWords(block: TierBlock): string {
   const words: Readonly<Record<TierBlock["state"], string>> = {
     free: "free",
     cached: block.is_restored ? "cached, re-stored" : "cached",
-    pinned: "pinned: a load reads it",
+    pinned: "pinned: a load reads it, or will",
     in_flight: "in flight: a copy writes it",
     unknown: "not known",
   };
