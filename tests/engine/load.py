@@ -9,6 +9,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from tests.engine import tiny
 from tests.engine.server import BLOCK, Server
@@ -33,6 +34,17 @@ def make_leaver_prompts() -> tuple[list[list[int]], list[list[int]]]:
     draw = random.Random("leavers")
     kept = [draw.choices(range(100, 40_000), k=7 * BLOCK + 1) for _ in range(2)]
     return kept, [draw.choices(range(100, 40_000), k=12 * BLOCK + 1) for _ in range(4)]
+
+
+def steps_that_restored_while_off(server: Server, since: int) -> list[dict[str, Any]]:
+    """Steps in which a re-store was ordered although re-store was off in them and in both steps before, by the log.
+
+    `since`: a row of the log, so that only later policies are looked at. What was chosen at the end of a request leaves
+    with the next step, and a policy that an idle engine obeys bears the number of the step before.
+    """
+    policy = "SELECT enabled FROM policy_applied WHERE seq > :seq AND step {} ORDER BY seq DESC LIMIT 1"
+    off = " AND ".join(f"({policy.format(by)}) = 0" for by in ("< s.step - 1", "<= s.step"))
+    return server.rows(f"SELECT * FROM steps AS s WHERE num_restored > 0 AND {off}", seq=since)
 
 
 def keep_busy(

@@ -102,8 +102,11 @@ class Server:
         self._reset({"reset_external": "false"})
 
     def empty_both_tiers(self) -> None:
-        """Forgets both tiers' content. vLLM does so only while nothing holds a block of either: waits for that."""
+        """Forgets both tiers' content. vLLM does so only while nothing holds a block of either: waits for that, and for
+        the log to say so."""
+        before = self.newest_seq()
         self._reset({"reset_external": "true"})
+        self.await_rows("SELECT 1 FROM cache_reset WHERE seq > :seq", seq=before)
 
     def _reset(self, which: dict[str, str], deadline_s: float = 30) -> None:
         deadline = time.monotonic() + deadline_s

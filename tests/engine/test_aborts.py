@@ -46,9 +46,9 @@ def go_away(server: Server, prompt: list[int], wait_s: float) -> str:
 def assert_all_is_given_back(server: Server, short: list[int]) -> None:
     """Nobody holds a block of either tier, except a request of less than a block that is asked meanwhile."""
     start = server.newest_seq()
-    # vLLM empties a pool only while nobody holds a block of it; then the log says so.
+    # vLLM empties a pool only while nobody holds a block of it.
     server.empty_both_tiers()
-    reset = server.await_rows("SELECT seq FROM cache_reset WHERE seq > :seq", seq=start)[-1]["seq"]
+    reset = server.rows("SELECT seq FROM cache_reset WHERE seq > :seq ORDER BY seq", seq=start)[-1]["seq"]
     # And a step after it, with one request that holds one block, finds all others free. Idle for a second, the engine
     # writes a row for a step that moves nothing.
     at_rest = "SELECT * FROM steps WHERE wall_ns > (SELECT wall_ns FROM events WHERE seq = :seq)"

@@ -95,8 +95,8 @@ def test_answers_are_right_where_requests_are_preempted_with_restores_of_their_b
     tiny_server: Server, load_prompts: list[list[int]], expected: list[list[int]], mode: str, budget: int
 ) -> None:
     server = tiny_server
-    server.set_policy(enabled=True, mode=mode, max_restore_blocks_per_step=budget)
     server.empty_both_tiers()
+    server.set_policy(enabled=True, mode=mode, max_restore_blocks_per_step=budget)
     before = server.newest_seq()
 
     def is_seen() -> bool:
@@ -114,7 +114,7 @@ def test_answers_are_right_where_requests_are_preempted_with_restores_of_their_b
     server.await_copies()
     # vLLM empties a pool only while nobody holds a block of it.
     server.empty_both_tiers()
-    reset = server.await_rows("SELECT * FROM cache_reset WHERE seq > :seq", seq=before)[-1]
+    reset = server.rows("SELECT * FROM cache_reset WHERE seq > :seq ORDER BY seq", seq=before)[0]
     events = server.rows(
         "SELECT * FROM events WHERE seq > :seq AND seq < :end ORDER BY seq", seq=before, end=reset["seq"]
     )

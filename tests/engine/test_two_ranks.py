@@ -140,4 +140,5 @@ def test_answers_of_two_ranks_under_load_with_toggles_are_those_without_a_connec
     assert restored[0]["n"] > 0
     obeyed = "SELECT policy_version, enabled FROM policy_applied WHERE seq > :seq ORDER BY seq"
     assert [(row["policy_version"], bool(row["enabled"])) for row in two_ranks.rows(obeyed, seq=before)] == asked
+    assert load.steps_that_restored_while_off(two_ranks, before) == []
     two_ranks.empty_both_tiers()
