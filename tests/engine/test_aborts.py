@@ -65,7 +65,7 @@ def assert_all_is_given_back(server: Server, short: list[int]) -> None:
 
 def places(server: Server, view: str, since: int, request_id: str = "") -> list[tuple[int, int]]:
     """(index in its chain, CPU block) of the blocks that a view names, of one request or of all, in the log's order."""
-    query = f"SELECT * FROM {view} WHERE seq > :seq AND request_id LIKE '%' || :id || '%' ORDER BY seq"
+    query = f"SELECT * FROM {view} WHERE seq > :seq AND coalesce(request_id, '') LIKE '%' || :id || '%' ORDER BY seq"
     return [
         (row["first_index"] + n, cpu_block)
         for row in server.rows(query, seq=since, id=request_id)

@@ -26,6 +26,7 @@ POLICIES = (
     {"enabled": True, "mode": "tracked", "max_restore_blocks_per_step": 1},
     {"enabled": True, "mode": "rescan", "max_restore_blocks_per_step": 1},
 )
+STEPS_UNDER_POLICY = "SELECT 1 FROM steps WHERE step > (SELECT max(step) FROM policy_applied) + 5 LIMIT 1"
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +121,9 @@ def test_answers_of_two_ranks_under_load_with_toggles_are_those_without_a_connec
             # Answered, whatever the engine is at; and it obeys.
             state = two_ranks.set_policy(**policy)
             asked.append((state["version"], bool(policy["enabled"])))
+            # And for some steps, so that something happens under it.
+            while not done.wait(0.02) and not two_ranks.rows(STEPS_UNDER_POLICY):
+                pass
 
     def is_seen() -> bool:
         """Each policy was in force twice, and all that can happen to a request has happened."""
