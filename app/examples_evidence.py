@@ -84,7 +84,7 @@ _BENEFIT: dict[str, Any] = {
         "displaced_blocks": 12,
         "displaced_wanted_blocks": 1,
     },
-    "prefill": {"seconds_per_token": 0.0017, "num_steps": 320, "r_squared": 0.97},
+    "prefill": {"seconds_per_token": 0.0017, "num_steps": 320, "r_squared": 0.97, "doubt": None},
     "saved_s": 1.632,
     "spent_s": 0.045,
     "displaced_s": 0.0544,

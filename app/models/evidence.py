@@ -109,20 +109,24 @@ class Prefill(BaseModel):
     seconds_per_token: float | None = Field(description="Null: too few steps, or a slope that is not positive")
     num_steps: int
     r_squared: float | None
+    doubt: str | None = Field(
+        description="Why nothing should be concluded from this speed, in words: there is none, or R² is below 0.5"
+    )
 
 
 class Benefit(BaseModel):
-    """Re-store's account over some lookups."""
+    """Re-store's account over some lookups. Prices are the whole range's, `total.prefill` and what a copied block took
+    on average where it was not measured, so that versions of the policy add up to the total."""
 
     num_lookups: int
     prompt_tokens: int
     hit_rate: float | None
     regret: Regret
     restore: RestoreCost
-    prefill: Prefill
+    prefill: Prefill = Field(description="Over the steps of this part alone")
     saved_s: float | None = Field(description="Prefill that re-stored hits spared; null where speed is not measured")
     spent_s: float | None = Field(
-        description="Copying again, scaled up where not every copy was measured; null where none was"
+        description="Copying again; blocks that were not measured at the average of those that were; null where none was"
     )
     displaced_s: float | None = Field(
         description="At most: prefill of the displaced blocks that were wanted again; null where speed is not measured"
@@ -159,7 +163,9 @@ class BenefitView(BaseModel):
     hits_per_restore: float | None = Field(
         description="How often a re-stored block was hit: the quoted ratio pays only so often"
     )
-    holds: bool | None = Field(description="Re-store gained at least the quoted 50×; null: not measured")
+    holds: bool | None = Field(
+        description="Re-store gained at least the quoted 50×; null: not measured, or cannot be told (`total.prefill.doubt`)"
+    )
     verdict: str = Field(description="Whether the assumption holds here, in words")
 
 

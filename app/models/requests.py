@@ -151,7 +151,8 @@ class RequestDetail(BaseModel):
     is_lane_complete: bool = Field(description="False: older rows are left out")
     saved_tokens: int | None = Field(description="Prompt tokens that the caches gave; null before the first lookup")
     saved_prefill_s: float | None = Field(
-        description="What computing them would have taken at this engine's measured prefill speed"
+        description="What computing them would have taken at this engine's measured prefill speed; null where that "
+        "is not known well enough"
     )
     conversation_id: str | None
     chain: list[ChainBlock]

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from app.models import Assumption, Benefit, BenefitView, Bin, PolicyBenefit, Prefill, Regret, RestoreCost
+from app.models import Assumption, Benefit, BenefitView, Bin, PolicyBenefit, Regret, RestoreCost
 from app.queries import prefill
 from app.queries.ranges import SECOND_NS, read_range
 from app.queries.rollups import in_range, read_groups
@@ -45,14 +46,15 @@ def read_benefit(
     whole: Counter[str] = Counter()
     for sums in by_policy.values():
         whole.update({name: sums[name] for name in COLUMNS})
-    speed = prefill.prefill_of({name: whole[name] for name in COLUMNS})
+    sums_of_all = {name: whole[name] for name in COLUMNS}
     sizes = prefill.block_sizes(conn, end)
     most_tokens = max(sizes[0]) if sizes else 0
-    total = _benefit(whole, sum(lost.values()), speed, most_tokens)
+    prices = _Prices.of(sums_of_all, most_tokens)
+    total = _benefit(sums_of_all, sum(lost.values()), prices)
     spans = _spans(conn, start, end)
     policies = [
         PolicyBenefit(
-            **dict(_benefit(sums, lost.get(version, 0), speed, most_tokens)),
+            **dict(_benefit(sums, lost.get(version, 0), prices)),
             policy_version=version if version >= 0 else None,
             label=_label(conn, version),
             first_wall_ns=spans[version][0] * SECOND_NS,
@@ -71,7 +73,7 @@ def read_benefit(
         block_tokens=most_tokens or None,
         assumptions=assumptions,
         hits_per_restore=hits,
-        holds=None if total.roi is None else total.roi >= QUOTED_RATIO,
+        holds=_holds(total),
         verdict=_verdict(total, ratio, hits),
     )
 
@@ -82,14 +84,32 @@ def histogram(counts: Sequence[int]) -> list[Bin]:
     return [Bin(from_ns=edges[i] or 0, to_ns=edges[i + 1], num_blocks=n) for i, n in enumerate(counts)]
 
 
-def _benefit(sums: Mapping[str, Any], lost_tokens: int, whole: Prefill, most_tokens: int) -> Benefit:
-    own = prefill.prefill_of(sums)
-    # A policy that was obeyed for too few steps is priced at the speed of all.
-    speed = own.seconds_per_token or whole.seconds_per_token
+@dataclass(frozen=True, slots=True)
+class _Prices:
+    """What everything in a range is priced at: a policy's own steps are too few, and too much like one another, to
+    compare policies by a speed of their own, and what the versions come to adds up only at one price."""
+
+    prefill_s: float | None
+    """Of a token."""
+    copy_s: float | None
+    """Of a re-stored block that was not measured."""
+    block_tokens: int
+
+    @classmethod
+    def of(cls, sums: Mapping[str, Any], block_tokens: int) -> "_Prices":
+        measured = sums["restored_measured_blocks"]
+        copy_s = sums["restored_copy_ns"] / 1e9 / measured if measured else None
+        return cls(prefill.prefill_of(sums).seconds_per_token, copy_s, block_tokens)
+
+
+def _benefit(sums: Mapping[str, Any], lost_tokens: int, prices: _Prices) -> Benefit:
+    speed = prices.prefill_s
     restored, measured = sums["restored_blocks"], sums["restored_measured_blocks"]
     copy_ns = sums["restored_copy_ns"]
     saved = None if speed is None else sums["restored_hit_tokens"] * speed
-    spent = copy_ns / 1e9 * restored / measured if measured else None
+    spent = None
+    if restored and prices.copy_s is not None:
+        spent = copy_ns / 1e9 + (restored - measured) * prices.copy_s
     displaced_wanted = sums["missed_by_restore_blocks"]
     return Benefit(
         num_lookups=sums["num_lookups"],
@@ -113,10 +133,10 @@ def _benefit(sums: Mapping[str, Any], lost_tokens: int, whole: Prefill, most_tok
             displaced_blocks=sums["evicted_by_restore_blocks"],
             displaced_wanted_blocks=displaced_wanted,
         ),
-        prefill=own,
+        prefill=prefill.prefill_of(sums),
         saved_s=saved,
         spent_s=spent,
-        displaced_s=None if speed is None else displaced_wanted * most_tokens * speed,
+        displaced_s=None if speed is None else displaced_wanted * prices.block_tokens * speed,
         roi=saved / spent if saved is not None and spent else None,
     )
 
@@ -173,13 +193,23 @@ def _assumptions(total: Benefit, sizes: tuple[list[int], int] | None) -> list[As
     ]
 
 
+def _holds(total: Benefit) -> bool | None:
+    if not total.spent_s:
+        return None
+    if not total.restore.hit_tokens:
+        return False  # at any price
+    return None if total.roi is None or total.prefill.doubt is not None else total.roi >= QUOTED_RATIO
+
+
 def _verdict(total: Benefit, ratio: float | None, hits: float | None) -> str:
     if not total.restore.restored_blocks:
         return "Nothing was re-stored in this range, so nothing can be said about what it returns."
     if total.spent_s is None:
         return "The worker does not measure its copies here, so the return is not known."
-    if total.saved_s is None or total.roi is None or ratio is None or hits is None:
-        return "Too few steps did prefill to measure its speed, so the return is not known."
+    if not total.restore.hit_tokens:
+        return "It does not hold here: nothing that was re-stored has been hit, so what it cost has gained nothing."
+    if total.prefill.doubt is not None or total.roi is None or ratio is None or hits is None:
+        return f"It cannot be told whether it holds here: {total.prefill.doubt or 'the copies took no time at all'}."
     paid = f"a re-stored block that is hit once pays {_times(ratio)}, and one was hit {hits:.2g} times on average"
     gained = f"re-store gained {_times(total.roi)} what it spent"
     if total.roi >= QUOTED_RATIO:

@@ -12,7 +12,7 @@ from app.queries.engines import group_block_sizes
 from app.queries.events import any_request, newest_seq, to_row
 from app.queries.history import History
 from app.queries.lane import build_lane
-from app.queries.prefill import engine_prefill
+from app.queries.prefill import engine_prefill, reliable_speed
 from app.queries.requests import read_request
 from app.settings import Settings
 from connector import tables
@@ -54,7 +54,7 @@ def read_detail(
     seq = lookup.seq if lookup is not None else None
     blocks = _blocks(request, history, chain, block_size, seq, is_complete) if history else []
     saved = None if lookup is None else lookup.gpu_hit_tokens + lookup.cpu_hit_tokens
-    speed = engine_prefill(conn, request.engine_id, now_ns).seconds_per_token if saved is not None else None
+    speed = reliable_speed(engine_prefill(conn, request.engine_id, now_ns)) if saved is not None else None
     turns = index.turns_of(request.engine_id, request.request_id)
     rows, is_lane_complete = build_lane(history, blocks, lookup) if history else ([], True)
     return RequestDetail(

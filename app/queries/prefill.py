@@ -13,23 +13,44 @@ from connector import tables
 COLUMNS = ("prefill_steps", *tables.PREFILL_SUMS)
 LEAST_STEPS = 3
 """Fewer make no line."""
+LEAST_R_SQUARED = 0.5
+"""Where tokens explain less than half of the differences between steps, the line's slope is no speed to price by."""
 
 _r = tables.rollups.c
 _e = tables.engines.c
 
 
 def prefill_of(sums: Mapping[str, Any]) -> Prefill:
-    """The least-squares line through (tokens, seconds) of the steps that did prefill."""
+    """The least-squares line through (tokens, seconds) of the steps that did prefill, and why not to rely on it."""
     n: int = sums["prefill_steps"]
     x, y, xx, xy, yy = (float(sums[name]) for name in tables.PREFILL_SUMS)
     # n times the sums of squares around the mean.
     var_x, var_y, cov = n * xx - x * x, n * yy - y * y, n * xy - x * y
+    if n < LEAST_STEPS:
+        return _no_speed(n, "too few steps did prefill to measure its speed")
     # Steps that were all of one size leave nothing but the rounding of the sums.
-    if n < LEAST_STEPS or var_x <= 1e-9 * n * xx:
-        return Prefill(seconds_per_token=None, num_steps=n, r_squared=None)
+    if var_x <= 1e-9 * n * xx:
+        return _no_speed(n, "all steps did the same amount of prefill, so its speed cannot be measured")
     slope = cov / var_x
     r_squared = min(1.0, cov * cov / (var_x * var_y)) if var_y > 0 else None
-    return Prefill(seconds_per_token=slope if slope > 0 else None, num_steps=n, r_squared=r_squared)
+    if slope <= 0 or r_squared is None:
+        return _no_speed(n, "steps with more prefill took no longer, so its speed cannot be measured", r_squared)
+    doubt = None
+    if r_squared < LEAST_R_SQUARED:
+        doubt = (
+            f"how long a step took has little to do with its prefill tokens (R² {r_squared:.2f}; "
+            f"{LEAST_R_SQUARED} is the least), so the speed of prefill is not known well enough"
+        )
+    return Prefill(seconds_per_token=slope, num_steps=n, r_squared=r_squared, doubt=doubt)
+
+
+def _no_speed(num_steps: int, doubt: str, r_squared: float | None = None) -> Prefill:
+    return Prefill(seconds_per_token=None, num_steps=num_steps, r_squared=r_squared, doubt=doubt)
+
+
+def reliable_speed(fit: Prefill) -> float | None:
+    """Seconds a token; None where that should not be relied on."""
+    return fit.seconds_per_token if fit.doubt is None else None
 
 
 def engine_prefill(conn: Connection, engine_id: int, until_ns: int) -> Prefill:

@@ -179,7 +179,7 @@ def test_restores_that_nobody_hit_return_nothing(make_log, client_of, kit):
     log.write(engine, run_of(kit, "restored", 4, num_bytes=4000, copy_ns=80_000_000), at=4)
     body = get(client_of(log), "benefit")
     assert (body["total"]["saved_s"], body["total"]["roi"], body["holds"]) == (0.0, 0.0, False)
-    assert body["verdict"].startswith("It does not hold here, and re-store cost more than it gained")
+    assert body["verdict"].startswith("It does not hold here: nothing that was re-stored has been hit")
 
 
 def test_copies_that_are_not_measured_have_no_price(make_log, client_of, kit):
@@ -207,7 +207,100 @@ def test_steps_of_one_size_have_no_slope(make_log, client_of, kit):
         log.step += 1
         log.write(engine, kit.step(previous_ns=took * SECOND, previous_tokens=333, previous_running=1), at=1)
     prefill_speed = get(client_of(log), "benefit")["total"]["prefill"]
-    assert prefill_speed == {"seconds_per_token": None, "num_steps": 4, "r_squared": None}
+    assert prefill_speed == {
+        "seconds_per_token": None, "num_steps": 4, "r_squared": None,
+        "doubt": "all steps did the same amount of prefill, so its speed cannot be measured",
+    }  # fmt: skip
+
+
+def noisy_prefill(kit, log, engine):
+    """Steps of 100 and 200 tokens that took 1 and 9 s each: a slope of nothing; then one of 300 that took 7 s."""
+    for tokens, took in ((100, 1), (100, 9), (200, 1), (200, 9), (300, 7)):
+        log.step += 1
+        log.write(engine, kit.step(previous_ns=took * SECOND, previous_tokens=tokens, previous_running=1))
+
+
+def test_poor_fit_leaves_the_verdict_open(make_log, client_of, kit):
+    """Around the means (180 tokens, 5.4 s): sum of dx·dy 240, of dx² 28,000, of dy² 67.2. A slope of 240 / 28,000 =
+    1/117, which is R² = 240² / (28,000 · 67.2) = 0.03. At it 51,200 hit tokens would have paid 439 s for 0.08 s."""
+    log = make_log()
+    engine = log.engine()
+    noisy_prefill(kit, log, engine)
+    log.write(engine, run_of(kit, "restored", 4, num_bytes=4000, copy_ns=80_000_000), at=4)
+    log.write(engine, kit.event("started", request_id="b"), at=5)
+    log.write(engine, lookup(kit, "b", 60_000, 0, 51_200, restored_hit_tokens=51_200), at=5)
+    client = client_of(log)
+    body = get(client, "benefit")
+    assert body["total"]["prefill"]["seconds_per_token"] == pytest.approx(240 / 28_000)
+    assert body["total"]["prefill"]["r_squared"] == pytest.approx(0.0306, abs=1e-4)
+    assert body["total"]["roi"] > 5000
+    assert body["holds"] is None
+    assert body["verdict"].startswith("It cannot be told whether it holds here: how long a step took has little to do")
+    assert "R² 0.03" in body["verdict"]
+    report = client.get("/restore/api/report").text
+    assert body["verdict"].replace("'", "&#39;") in report
+    assert "Do not rely on it" in report
+    # Nor is a request's page told what its hits spared.
+    page = get(client, "requests/b")
+    assert (page["saved_tokens"], page["saved_prefill_s"]) == (51_200, None)
+
+
+def test_what_was_never_hit_gained_nothing_however_fast_prefill_is(make_log, client_of, kit):
+    log = make_log()
+    engine = log.engine()
+    noisy_prefill(kit, log, engine)
+    log.write(engine, run_of(kit, "restored", 4, num_bytes=4000, copy_ns=80_000_000), at=4)
+    body = get(client_of(log), "benefit")
+    assert body["holds"] is False
+    assert body["verdict"].startswith("It does not hold here: nothing that was re-stored has been hit")
+
+
+@pytest.mark.parametrize(
+    ("steps", "doubt"),
+    [
+        ([(100, 1), (200, 2)], "too few steps did prefill"),
+        ([(100, 3), (200, 2), (300, 1)], "steps with more prefill took no longer"),
+        ([(100, 2), (200, 2), (300, 2)], "steps with more prefill took no longer"),
+    ],
+)
+def test_speed_that_cannot_be_measured_is_said_with_the_reason(make_log, client_of, kit, steps, doubt):
+    log = make_log()
+    engine = log.engine()
+    for tokens, took in steps:
+        log.step += 1
+        log.write(engine, kit.step(previous_ns=took * SECOND, previous_tokens=tokens, previous_running=1))
+    log.write(engine, run_of(kit, "restored", 4, copy_ns=80_000_000), at=4)
+    log.write(engine, lookup(kit, "b", 100, 0, 64, restored_hit_tokens=64), at=5)
+    body = get(client_of(log), "benefit")
+    assert body["total"]["prefill"]["seconds_per_token"] is None
+    assert (body["total"]["saved_s"], body["holds"]) == (None, None)
+    assert body["verdict"].startswith(f"It cannot be told whether it holds here: {doubt}")
+
+
+def test_versions_of_the_policy_are_priced_alike_and_add_up_to_the_total(make_log, client_of, kit):
+    """The first version saw steps of 0.01 s a token, the second of 0.03 s; a copy of the second was not measured."""
+    log = make_log()
+    engine = log.engine()
+    first, second = log.policy(mode="rescan"), log.policy(mode="tracked")
+    for at, version, pace in ((1, first, 10_000_000), (11, second, 30_000_000)):
+        log.write(engine, kit.event("policy", policy_version=version), at=at)
+        for tokens in (100, 200, 300):
+            log.step += 1
+            log.write(engine, kit.step(previous_ns=tokens * pace, previous_tokens=tokens, previous_running=1))
+        log.write(engine, run_of(kit, "restored", 4, copy_ns=80_000_000), at=at + 1)
+        log.write(engine, lookup(kit, f"r{at}", 100, 0, 64, restored_hit_tokens=64), at=at + 2)
+        log.write(engine, kit.event("missed", tail_hash=b"t", is_by_restore=True), at=at + 3)
+    log.write(engine, run_of(kit, "restored", 2), at=16)
+    body = get(client_of(log), "benefit")
+    total, (one, two) = body["total"], body["policies"]
+    # Both paces met at the same sizes: the line through all steps has their mean.
+    assert total["prefill"]["seconds_per_token"] == pytest.approx(0.02)
+    assert [p["prefill"]["seconds_per_token"] for p in (one, two)] == [pytest.approx(0.01), pytest.approx(0.03)]
+    assert [p["saved_s"] for p in (one, two)] == [pytest.approx(64 * 0.02)] * 2
+    # 0.02 s a block where it was measured; two more blocks at that.
+    assert [p["spent_s"] for p in (one, two)] == [pytest.approx(0.08), pytest.approx(0.12)]
+    for name in ("saved_s", "spent_s", "displaced_s"):
+        assert one[name] + two[name] == pytest.approx(total[name]), name
 
 
 def test_bytes_and_seconds_of_256_tokens_are_over_all_groups(make_log, client_of, kit):

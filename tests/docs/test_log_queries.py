@@ -108,10 +108,12 @@ def test_regret_query_says_what_the_view_says(recorded: tuple[Path, str]) -> Non
 def test_benefit_query_says_what_the_view_says(recorded: tuple[Path, str]) -> None:
     path, _ = recorded
     total = view(path, "benefit")["total"]
-    ((blocks, tokens, speed, saved, spent, roi),) = ask(path, "roi")
+    ((blocks, tokens, speed, r_squared, saved, spent, roi),) = ask(path, "roi")
     assert (blocks, tokens) == (total["restore"]["restored_blocks"], total["restore"]["hit_tokens"])
     assert blocks > 0
     for found, name in ((saved, "saved_s"), (spent, "spent_s"), (roi, "roi")):
         assert found == (None if total[name] is None else pytest.approx(total[name])), name
+    if total["prefill"]["r_squared"] is not None:
+        assert r_squared == pytest.approx(total["prefill"]["r_squared"], abs=1e-6)
     assert speed == (None if total["prefill"]["seconds_per_token"] is None
                      else pytest.approx(total["prefill"]["seconds_per_token"]))  # fmt: skip

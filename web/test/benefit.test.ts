@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Benefit } from "../src/api/types";
-import { binWords, outcome, quantity, seconds, times, trimBins } from "../src/lib/benefit";
+import { binWords, holdsWords, outcome, quantity, seconds, times, trimBins } from "../src/lib/benefit";
 
 const plain = (text: string) => text.replace(/[\u202f\u00a0]/g, " ");
 
@@ -27,7 +27,7 @@ function account(restored: number, hits: number, saved: number | null, spent: nu
       displaced_blocks: 0,
       displaced_wanted_blocks: 0,
     },
-    prefill: { seconds_per_token: null, num_steps: 0, r_squared: null },
+    prefill: { seconds_per_token: null, num_steps: 0, r_squared: null, doubt: null },
     saved_s: saved,
     spent_s: spent,
     displaced_s: displaced,
@@ -48,6 +48,16 @@ describe("the account of re-store", () => {
     expect(outcome(account(0, 0, 0, null))).toBe("idle");
     expect(outcome(account(10, 0, 0, 1))).toBe("unhit");
     expect(outcome(account(10, 5, 3, null))).toBe("unmeasured");
+  });
+
+  test("is uncertain where prefill's speed is not known well enough, unless nothing was hit", () => {
+    const doubtful = (of: Benefit): Benefit => ({ ...of, prefill: { ...of.prefill, doubt: "R² 0.04" } });
+    expect(outcome(doubtful(account(10, 5, 300, 1)))).toBe("uncertain");
+    expect(outcome(doubtful(account(0, 5, 3, null)))).toBe("uncertain");
+    expect(outcome(doubtful(account(10, 0, 0, 1)))).toBe("unhit");
+    expect(holdsWords({ holds: null, total: doubtful(account(10, 5, 300, 1)) })).toBe("cannot be told");
+    expect(holdsWords({ holds: null, total: account(10, 5, 3, null) })).toBe("not measured");
+    expect(holdsWords({ holds: false, total: account(10, 5, 3, 1) })).toBe("does not hold here");
   });
 
   test("hits of what was re-stored before the range count as a gain", () => {

@@ -129,6 +129,19 @@ describe("benefit", () => {
     expect(answer()).toContain("it cost more than it gained");
   });
 
+  test("a speed that is not known well enough leaves the verdict open, in the answer, the tag and the account", () => {
+    const doubt = "how long a step took has little to do with its prefill tokens (R² 0.04)";
+    const prefill = { ...BENEFIT.total.prefill, r_squared: 0.04, doubt };
+    benefit.data.value = { ...BENEFIT, total: { ...BENEFIT.total, prefill }, holds: null };
+    render(<BenefitPage />);
+    expect(answer()).toContain(`What that spared cannot be told: ${doubt}`);
+    expect(answer()).not.toContain("×");
+    expect(text(screen.getByRole("region", { name: "The ratio that people quote" }))).toContain("cannot be told");
+    expect(text(screen.getByRole("region", { name: "The account" }))).toContain(
+      `Nothing can be concluded from prefill that was spared: ${doubt}`,
+    );
+  });
+
   test("each bar of the histogram can be read without seeing it", () => {
     const bars = [
       { from: "1 s", value: 3, words: "3 blocks wanted again after 1 s to 10 s" },

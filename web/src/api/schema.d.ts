@@ -486,7 +486,8 @@ export interface components {
         };
         /**
          * Benefit
-         * @description Re-store's account over some lookups.
+         * @description Re-store's account over some lookups. Prices are the whole range's, `total.prefill` and what a copied block took
+         *     on average where it was not measured, so that versions of the policy add up to the total.
          */
         Benefit: {
             /**
@@ -498,6 +499,7 @@ export interface components {
             hit_rate: number | null;
             /** Num Lookups */
             num_lookups: number;
+            /** @description Over the steps of this part alone */
             prefill: components["schemas"]["Prefill"];
             /** Prompt Tokens */
             prompt_tokens: number;
@@ -515,7 +517,7 @@ export interface components {
             saved_s: number | null;
             /**
              * Spent S
-             * @description Copying again, scaled up where not every copy was measured; null where none was
+             * @description Copying again; blocks that were not measured at the average of those that were; null where none was
              */
             spent_s: number | null;
         };
@@ -538,7 +540,7 @@ export interface components {
             hits_per_restore: number | null;
             /**
              * Holds
-             * @description Re-store gained at least the quoted 50×; null: not measured
+             * @description Re-store gained at least the quoted 50×; null: not measured, or cannot be told (`total.prefill.doubt`)
              */
             holds: boolean | null;
             /**
@@ -1238,6 +1240,7 @@ export interface components {
              * @description Null: before the engine said which policy it obeys
              */
             policy_version: number | null;
+            /** @description Over the steps of this part alone */
             prefill: components["schemas"]["Prefill"];
             /** Prompt Tokens */
             prompt_tokens: number;
@@ -1255,7 +1258,7 @@ export interface components {
             saved_s: number | null;
             /**
              * Spent S
-             * @description Copying again, scaled up where not every copy was measured; null where none was
+             * @description Copying again; blocks that were not measured at the average of those that were; null where none was
              */
             spent_s: number | null;
         };
@@ -1358,6 +1361,11 @@ export interface components {
          *     steps that did prefill (more tokens than running requests).
          */
         Prefill: {
+            /**
+             * Doubt
+             * @description Why nothing should be concluded from this speed, in words: there is none, or R² is below 0.5
+             */
+            doubt: string | null;
             /** Num Steps */
             num_steps: number;
             /** R Squared */
@@ -1454,7 +1462,7 @@ export interface components {
             request: components["schemas"]["RequestRow"];
             /**
              * Saved Prefill S
-             * @description What computing them would have taken at this engine's measured prefill speed
+             * @description What computing them would have taken at this engine's measured prefill speed; null where that is not known well enough
              */
             saved_prefill_s: number | null;
             /**

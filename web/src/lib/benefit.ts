@@ -1,5 +1,5 @@
 // Re-store's account in words and numbers for the screen. Pure: types and lib only.
-import type { Assumption, Benefit, Bin } from "../api/types";
+import type { Assumption, Benefit, BenefitView, Bin } from "../api/types";
 import { bytes, count, duration, NONE } from "./format";
 
 const S = 1e9;
@@ -18,13 +18,20 @@ export function times(value: number | null | undefined): string {
   return `${value >= 9.95 ? count(value) : value.toFixed(value < 1 ? 2 : 1).replace(/\.?0+$/, "")}×`;
 }
 
-/** Whether re-store gained: what one says before the numbers. */
-export function outcome(benefit: Benefit): "gained" | "lost" | "idle" | "unhit" | "unmeasured" {
+/** Whether re-store gained: what one says before the numbers. `uncertain`: prefill's speed is not known well enough. */
+export function outcome(benefit: Benefit): "gained" | "lost" | "idle" | "unhit" | "unmeasured" | "uncertain" {
   const { restore, saved_s: saved, spent_s: spent } = benefit;
-  if (restore.restored_blocks === 0) return restore.hit_tokens > 0 ? "gained" : "idle";
-  if (restore.hit_tokens === 0) return "unhit";
+  if (restore.hit_tokens === 0) return restore.restored_blocks === 0 ? "idle" : "unhit";
+  if (benefit.prefill.doubt !== null) return "uncertain";
+  if (restore.restored_blocks === 0) return "gained";
   if (saved === null || spent === null) return "unmeasured";
   return saved > spent + (benefit.displaced_s ?? 0) ? "gained" : "lost";
+}
+
+/** Whether the ratio that people quote holds here, as a tag. */
+export function holdsWords({ holds, total }: Pick<BenefitView, "holds" | "total">): string {
+  if (holds !== null) return holds ? "holds here" : "does not hold here";
+  return outcome(total) === "uncertain" ? "cannot be told" : "not measured";
 }
 
 export function quantity(value: number | null, unit: Assumption["unit"]): string {

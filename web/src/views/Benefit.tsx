@@ -3,7 +3,7 @@
 import { windowParams } from "../api/client";
 import type { Assumption, Benefit, BenefitView as Data, PolicyBenefit } from "../api/types";
 import { Histogram } from "../draw/Histogram";
-import { binWords, edge, outcome, quantity, seconds, times, trimBins } from "../lib/benefit";
+import { binWords, edge, holdsWords, outcome, quantity, seconds, times, trimBins } from "../lib/benefit";
 import { bytes, clock, count, NONE, percent, plural, share } from "../lib/format";
 import { benefit } from "../state/evidence";
 import { href, hrefHere } from "../state/location";
@@ -62,6 +62,12 @@ function Verdict({ data: { total } }: { data: Data }) {
           {spent === null ? "what the copies took is not measured" : `${seconds(spent)} of copying gained nothing`}.
         </p>
       );
+    case "uncertain":
+      return (
+        <p class="sentence" data-testid="answer">
+          {gained} {rangeWords()}. What that spared <b>cannot be told</b>: {total.prefill.doubt}.
+        </p>
+      );
     case "unmeasured":
       return (
         <p class="sentence" data-testid="answer">
@@ -116,9 +122,14 @@ function Account({ total }: { total: Benefit }) {
         <Figure label="gained / spent" value={<b>{times(total.roi)}</b>} />
       </dl>
       <p class="help-text muted">
-        {prefill.seconds_per_token === null
-          ? "Prefill speed is not measured yet: it takes steps with different amounts of prefill."
-          : `Prefill takes ${seconds(prefill.seconds_per_token)} a token here: the slope of step time over tokens, from ${plural(prefill.num_steps, "step")}${prefill.r_squared === null ? "" : `, R² ${prefill.r_squared.toFixed(2)}`}.`}
+        {prefill.seconds_per_token !== null &&
+          `Prefill takes ${seconds(prefill.seconds_per_token)} a token here: the slope of step time over tokens, from ${plural(prefill.num_steps, "step")}${prefill.r_squared === null ? "" : `, R² ${prefill.r_squared.toFixed(2)}`}. Every policy is priced at it.`}
+        {prefill.doubt !== null && (
+          <>
+            {" "}
+            <b>Nothing can be concluded from prefill that was spared</b>: {prefill.doubt}.
+          </>
+        )}
       </p>
     </Panel>
   );
@@ -126,9 +137,11 @@ function Account({ total }: { total: Benefit }) {
 
 /** What people quote, next to what was measured here. */
 function Quoted({ data }: { data: Data }) {
-  const state = data.holds === null ? "not measured" : data.holds ? "holds here" : "does not hold here";
   return (
-    <Panel title="The ratio that people quote" tools={<span class={`verdict verdict-${data.holds}`}>{state}</span>}>
+    <Panel
+      title="The ratio that people quote"
+      tools={<span class={`verdict verdict-${data.holds}`}>{holdsWords(data)}</span>}
+    >
       <table>
         <thead>
           <tr>
