@@ -105,21 +105,31 @@ class Tailer:
             await self._task
 
     async def stream(
-        self, after: int, heartbeat_seconds: float, kinds: Sequence[str] | None, request: str | None
+        self,
+        after: int,
+        heartbeat_seconds: float,
+        kinds: Sequence[str] | None,
+        request: str | None,
+        other_place: int | None = None,
     ) -> AsyncIterator[ServerSentEvent]:
-        """Rows after `after` as server-sent events, until the client leaves or the server wants to exit."""
+        """Rows after `after` as server-sent events, until the client leaves or the server wants to exit.
+
+        Args:
+            other_place: the client's place where it is beyond the log's end, so of another log.
+        """
         place = after
         num_logs = self._num_logs
         with self.follow() as follower:
             yield ServerSentEvent(comment="vllm-restore", retry=1000)
+            if other_place is not None:
+                yield _gap(other_place, after + 1, is_other_log=True)
             while not self._closing and num_logs == self._num_logs:
                 try:
                     rows, start = await self._rows_after(place)
                 except (LogError, SQLAlchemyError):
                     return  # The reading thread says why; whoever comes again is told, too.
                 if start != place:
-                    gap = Gap(after_seq=place, next_seq=start + 1)
-                    yield ServerSentEvent(event="gap", raw_data=gap.model_dump_json())
+                    yield _gap(place, start + 1, is_other_log=False)
                 for row in rows:
                     if queries.matches(row, kinds, request):
                         yield ServerSentEvent(event="log", id=str(row.seq), raw_data=row.model_dump_json())
@@ -193,6 +203,11 @@ class Tailer:
     def _notify_all(self) -> None:
         for follower in self._followers:
             follower.notify()
+
+
+def _gap(after: int, following: int, *, is_other_log: bool) -> ServerSentEvent:
+    gap = Gap(after_seq=after, next_seq=following, is_other_log=is_other_log)
+    return ServerSentEvent(event="gap", raw_data=gap.model_dump_json())
 
 
 class _Watch:

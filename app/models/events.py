@@ -20,7 +20,10 @@ class EventRow(BaseModel):
 
 class EventPage(BaseModel):
     events: list[EventRow]
-    last_seq: int = Field(description="Pass as `after` for what comes next")
+    last_seq: int = Field(
+        description="Pass as `after` for what comes next. Smaller than the `after` that was given: that number is of "
+        "another log, and this one's rows begin at `after=0`"
+    )
 
 
 class Gap(BaseModel):
@@ -28,3 +31,7 @@ class Gap(BaseModel):
 
     after_seq: int = Field(description="The last row that the client has")
     next_seq: int = Field(description="The first row that follows on the stream")
+    is_other_log: bool = Field(
+        description="True: `after_seq` is beyond the log's end, so the client's rows are of another log: it forgets "
+        "them, and reads this one with `/events?after=0`"
+    )

@@ -126,7 +126,7 @@ class Benefit(BaseModel):
     prefill: Prefill = Field(description="Over the steps of this part alone")
     saved_s: float | None = Field(description="Prefill that re-stored hits spared; null where speed is not measured")
     spent_s: float | None = Field(
-        description="Copying again; blocks that were not measured at the average of those that were; null where none was"
+        description="Copying again; what was not measured, at the average of what was; null where nothing was"
     )
     displaced_s: float | None = Field(
         description="At most: prefill of the displaced blocks that were wanted again; null where speed is not measured"
@@ -164,7 +164,7 @@ class BenefitView(BaseModel):
         description="How often a re-stored block was hit: the quoted ratio pays only so often"
     )
     holds: bool | None = Field(
-        description="Re-store gained at least the quoted 50×; null: not measured, or cannot be told (`total.prefill.doubt`)"
+        description="Re-store gained at least the quoted 50×; null: not measured, or there is a `total.prefill.doubt`"
     )
     verdict: str = Field(description="Whether the assumption holds here, in words")
 

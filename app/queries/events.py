@@ -53,8 +53,9 @@ def read_page(
     newest = newest_seq(conn)
     if after is not None:
         rows = [to_row(r) for r in conn.execute(query.where(_c.seq > after).order_by(_c.seq)).mappings()]
-        # A page that is not full has seen everything up to the newest row, fitting or not.
-        last = rows[-1].seq if len(rows) == limit else max(newest, after)
+        # A page that is not full has seen everything up to the newest row, fitting or not. A number beyond that one is
+        # another log's, and is not repeated: who went on from it would wait for ever.
+        last = rows[-1].seq if len(rows) == limit else newest
         return EventPage(events=rows, last_seq=last)
     if before is not None:
         query = query.where(_c.seq < before)

@@ -43,8 +43,10 @@ def _start(
     context: Context,
     after: Seq = None,
     last_event_id: Annotated[str | None, Header(description="The id of the last row that the client has")] = None,
-) -> int:
-    """Where a stream begins. A dependency, so that a log that cannot be read is a 503 and not a broken stream."""
+) -> tuple[int, int | None]:
+    """Where a stream begins, and the place that the client named if that is beyond the log's end.
+
+    A dependency, so that a log that cannot be read is a 503 and not a broken stream."""
     with context.snapshot() as conn:
         newest = queries.newest_seq(conn)
     # A reconnecting client sends the header, and its URL may still carry the `after` that it began with.
@@ -52,8 +54,10 @@ def _start(
         if not _ROW_NUMBER.fullmatch(last_event_id):
             raise BadQueryError("the header Last-Event-ID is the number of a row of the log, of 19 digits at most")
         after = int(last_event_id)
+    if after is None:
+        return newest, None
     # A number from another log's future would wait for ever.
-    return newest if after is None or after > newest else after
+    return (newest, after) if after > newest else (after, None)
 
 
 @router.get(
@@ -65,10 +69,11 @@ def _start(
 )
 async def stream_events(
     context: Context,
-    start: Annotated[int, Depends(_start)],
+    start: Annotated[tuple[int, int | None], Depends(_start)],
     kind: Kinds = None,
     request: RequestId = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Rows as they are written, from now on or after the given row. Resumes by `Last-Event-ID`."""
-    async for item in context.tailer.stream(start, context.settings.heartbeat_seconds, kind, request):
+    after, other_place = start
+    async for item in context.tailer.stream(after, context.settings.heartbeat_seconds, kind, request, other_place):
         yield item

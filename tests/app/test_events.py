@@ -56,6 +56,14 @@ def test_after_goes_forward_and_says_where_to_go_on(log, client_of):
     assert get(client, after=7) == ([], 7)
 
 
+def test_place_of_another_log_is_told_by_the_real_last_row(log, client_of, make_log):
+    assert get(client_of(log), after=900) == ([], 7)
+    assert get(client_of(make_log("empty.db")), after=900) == ([], 0)
+    # No other answer has a number smaller than the one that was given, or a client would begin anew for nothing.
+    assert get(client_of(log), after=7, kind="lookup") == ([], 7)
+    assert get(client_of(log), after=5, kind="lookup", limit=1) == ([6], 6)
+
+
 def test_before_goes_backward(log, client_of):
     client = client_of(log)
     assert get(client, before=6, limit=2) == ([4, 5], 5)

@@ -96,12 +96,25 @@ def test_header_of_a_reconnect_wins_over_the_url_that_it_began_with(log, put_row
         assert frames.rows(1)[0][1] == "5"
 
 
-def test_place_of_another_log_starts_at_the_end(log, put_rows, serve):
-    put_rows(2)
-    with following(serve(log).url, headers={"Last-Event-ID": "900"}) as frames:
+@pytest.mark.parametrize("how", ["header", "query"])
+@pytest.mark.parametrize("num_rows", [0, 2])
+def test_place_of_another_log_is_said_and_the_stream_starts_at_the_end(log, put_rows, serve, how, num_rows):
+    put_rows(num_rows)
+    place = {"headers": {"Last-Event-ID": "900"}} if how == "header" else {"params": {"after": 900}}
+    with following(serve(log).url, **place) as frames:
         next(frames)
         put_rows(1)
-        assert frames.rows(1)[0][1] == "3"
+        (gap,) = frames.rows(1)
+        assert gap == ("gap", None, {"after_seq": 900, "next_seq": num_rows + 1, "is_other_log": True})
+        assert frames.rows(1)[0][1] == str(num_rows + 1)
+
+
+def test_place_at_the_very_end_is_of_this_log(log, put_rows, serve):
+    put_rows(2)
+    with following(serve(log).url, headers={"Last-Event-ID": "2"}) as frames:
+        next(frames)
+        put_rows(1)
+        assert frames.rows(1)[0][:2] == ("log", "3")
 
 
 def test_rows_between_two_followings_are_not_lost(log, put_rows, serve):
@@ -122,7 +135,7 @@ def test_client_that_is_too_far_behind_is_told_the_gap(log, put_rows, serve):
     server = serve(log, max_client_lag=10)
     with following(server.url, params={"after": 5}) as frames:
         (gap,) = frames.rows(1)
-        assert gap == ("gap", None, {"after_seq": 5, "next_seq": 51})
+        assert gap == ("gap", None, {"after_seq": 5, "next_seq": 51, "is_other_log": False})
         put_rows(2)
         assert [f[1] for f in frames.rows(2)] == ["51", "52"]
 

@@ -3,10 +3,12 @@
 import re
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
 from app.settings import Settings
+from connector import log
 from connector.events import Fault
 from tests.browser.conftest import OpenPage, Server
 from tests.browser.live_engine import LiveEngine
@@ -154,6 +156,38 @@ def test_rows_that_the_stream_skips_are_read_by_rest(
     for name in ("one", "two", "three"):
         started(page, name)
     assert feed_of(page, "started") == ["three", "two", "one", "seen"]
+
+
+def test_log_that_was_replaced_while_nobody_looked_is_shown_without_the_old_ones_rows(
+    open_page: OpenPage, live_dashboard: Server, live_engine: LiveEngine
+) -> None:
+    page = open_page(live_dashboard.url)
+    for name in ("one", "two", "three"):
+        live_engine.request(name, 2)
+        started(page, name)
+    page.evaluate(LOOK_AWAY, "hidden")
+    path = Path(str(live_engine.url.database))
+    for side in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        side.unlink()
+    live_engine.request("new", 2)
+    # The engine begins a new log, whose numbers are smaller than those that the page knows.
+    while not (path.exists() and "new" in started_in(live_engine)):
+        page.wait_for_timeout(50)
+    page.evaluate(LOOK_AWAY, "visible")
+    started(page, "new")
+    assert feed_of(page, "started") == ["new"]
+
+
+def started_in(live_engine: LiveEngine) -> list[str]:
+    """The requests of the log that lies there now."""
+    try:
+        reader = log.open_reader(live_engine.url)
+    except log.LogError:
+        return []  # it is being made
+    with reader.connect() as conn:
+        found = [name for (name,) in conn.exec_driver_sql("SELECT request_id FROM request_started")]
+    reader.dispose()
+    return found
 
 
 def test_a_fault_is_shown_with_its_words(open_page: OpenPage, live_dashboard: Server, live_engine: LiveEngine) -> None:

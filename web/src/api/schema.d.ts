@@ -517,7 +517,7 @@ export interface components {
             saved_s: number | null;
             /**
              * Spent S
-             * @description Copying again; blocks that were not measured at the average of those that were; null where none was
+             * @description Copying again; what was not measured, at the average of what was; null where nothing was
              */
             spent_s: number | null;
         };
@@ -540,7 +540,7 @@ export interface components {
             hits_per_restore: number | null;
             /**
              * Holds
-             * @description Re-store gained at least the quoted 50×; null: not measured, or cannot be told (`total.prefill.doubt`)
+             * @description Re-store gained at least the quoted 50×; null: not measured, or there is a `total.prefill.doubt`
              */
             holds: boolean | null;
             /**
@@ -988,7 +988,7 @@ export interface components {
             events: components["schemas"]["EventRow"][];
             /**
              * Last Seq
-             * @description Pass as `after` for what comes next
+             * @description Pass as `after` for what comes next. Smaller than the `after` that was given: that number is of another log, and this one's rows begin at `after=0`
              */
             last_seq: number;
         };
@@ -1026,6 +1026,11 @@ export interface components {
              * @description The last row that the client has
              */
             after_seq: number;
+            /**
+             * Is Other Log
+             * @description True: `after_seq` is beyond the log's end, so the client's rows are of another log: it forgets them, and reads this one with `/events?after=0`
+             */
+            is_other_log: boolean;
             /**
              * Next Seq
              * @description The first row that follows on the stream
@@ -1258,7 +1263,7 @@ export interface components {
             saved_s: number | null;
             /**
              * Spent S
-             * @description Copying again; blocks that were not measured at the average of those that were; null where none was
+             * @description Copying again; what was not measured, at the average of what was; null where nothing was
              */
             spent_s: number | null;
         };

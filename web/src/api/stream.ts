@@ -2,7 +2,7 @@
 import { follow } from "../lib/follow";
 import { API, ApiError, problem } from "./client";
 import { authHeaders } from "./key";
-import type { EventRow } from "./types";
+import type { EventRow, Gap } from "./types";
 
 /** The server sends a heartbeat every 10 s; three missed ones mean that nobody is there. */
 const QUIET_MS = 32_000;
@@ -10,8 +10,8 @@ const QUIET_MS = 32_000;
 export interface StreamHandlers {
   opened: () => void;
   event: (event: EventRow) => void;
-  /** Rows were skipped: what a view needs has to be read again. */
-  gap: () => void;
+  /** Rows were skipped, or what is known is of another log: what a view needs has to be read again. */
+  gap: (gap: Gap) => void;
 }
 
 /**
@@ -37,7 +37,7 @@ export async function followEvents(after: number, handlers: StreamHandlers, sign
   await follow(
     response.body,
     (message) => {
-      if (message.event === "gap") handlers.gap();
+      if (message.event === "gap") handlers.gap(JSON.parse(message.data) as Gap);
       else if (message.event === "log") handlers.event(JSON.parse(message.data) as EventRow);
     },
     QUIET_MS,

@@ -6,6 +6,7 @@ type Schemas = components["schemas"];
 export type AppliedPolicy = Schemas["AppliedPolicy"];
 export type Assumption = Schemas["Assumption"];
 export type Benefit = Schemas["Benefit"];
+export type Gap = Schemas["Gap"];
 export type BenefitView = Schemas["BenefitView"];
 export type Bin = Schemas["Bin"];
 export type BlockMoment = Schemas["BlockMoment"];

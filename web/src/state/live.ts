@@ -82,8 +82,9 @@ async function run(signal: AbortSignal): Promise<void> {
             pulse.value += 1;
           },
           event: take,
-          gap: () => {
+          gap: ({ is_other_log }) => {
             waiting = [];
+            if (is_other_log) forget();
             void catchUp(signal).catch(() => undefined);
           },
         },
