@@ -75,6 +75,8 @@ class LogEngines:
             self._forget()
             if self._file is None:
                 return False
+            if not isinstance(e, FileNotFoundError):
+                raise LogError(f"the log {url.database} cannot be read any more: {e.strerror or e}") from e
             hint = "" if self._is_recorded else "; the engine begins a new one within a second or two"
             raise LogError(f"the log {url.database} was deleted while the server runs{hint}") from e
         found = (stat.st_dev, stat.st_ino)

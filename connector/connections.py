@@ -51,8 +51,16 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
             or not isinstance(e, sqlite3.OperationalError)
         ):
             raise
-        conn = _connect(path, "ro&immutable=1", _Immutable)
+        conn = connect_without_wal(path)
     return conn
+
+
+def connect_without_wal(path: Path) -> sqlite3.Connection:
+    """A connection that sees the file alone, as if its -wal were not there.
+
+    It takes no lock, and leaves those that this process has on the file.
+    """
+    return _connect(path, "ro&immutable=1", _Immutable)
 
 
 def _connector(path: Path, read_only: bool) -> Callable[[], sqlite3.Connection]:

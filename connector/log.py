@@ -10,7 +10,7 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,14 @@ from sqlalchemy import URL, Connection, Engine, make_url, select
 from sqlalchemy.exc import ArgumentError, DatabaseError
 
 from connector import tables
-from connector.connections import connect_read_only, make_engine
+from connector.connections import connect_read_only, connect_without_wal, make_engine
 from connector.events import EVENT_TYPES, ChainExtended, Event, StepTaken
 from connector.policy import Policy, VersionedPolicy
 from connector.rollups import Rollups
 
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
+
+_PUT_BACK = "put back a whole copy, or move the file and its -wal away"
 
 Stamped = tuple[int, int, int, Event | ChainExtended | StepTaken]
 """(step, monotonic ns, wall ns, what happened): one item of the recorder's queue."""
@@ -124,7 +126,7 @@ def upgrade(url: URL) -> str:
 
     path = path_of(url)
     try:
-        _refuse_folder(path)
+        _refuse_what_is_no_file(path)
         if path.exists():
             _revision(url)  # somebody else's file is refused before anything is written beside it
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,18 +179,20 @@ def check(url: URL) -> str:
         LogError: it is missing, no SQLite database, or of another schema than this program's.
     """
     path = path_of(url)
-    if not path.exists():
-        raise LogError(
-            f"there is no log at {path}; start the server, or make one with: vllm-restore db upgrade --db {path}"
-        )
     try:
-        _refuse_folder(path)
+        if not path.exists():
+            raise LogError(
+                f"there is no log at {path}; start the server, or make one with: vllm-restore db upgrade --db {path}"
+            )
+        _refuse_what_is_no_file(path)
         found = _revision(url)
     except OSError as e:
         raise LogError(f"cannot read the log {path}: {e.strerror or e}") from e
     except (DatabaseError, sqlite3.DatabaseError) as e:
         hint = ""
-        if not os.access(path.parent, os.W_OK, effective_ids=True):
+        if not os.access(path, os.R_OK, effective_ids=True):
+            hint = "; this user may not read it"
+        elif not os.access(path.parent, os.W_OK, effective_ids=True):
             hint = f"; {path.parent} cannot be written, which a log with a -wal file needs: copy the log elsewhere"
         raise LogError(f"cannot read the log {path}: {_reason(e)}{hint}") from e
     if found is None:
@@ -218,6 +222,9 @@ def _newest() -> str:
 
 def _revision(url: URL) -> str | None:
     path = path_of(url)
+    if path.stat().st_size == 0 and _bytes_of_wal(path):
+        # Not even opened: SQLite takes such a -wal for a remnant and deletes it, and it may be all that is left.
+        raise LogError(f"{path} is empty, and the rows of its -wal belong to another file; {_PUT_BACK}")
     try:
         conn = connect_read_only(path)
     except sqlite3.DatabaseError as e:
@@ -225,6 +232,7 @@ def _revision(url: URL) -> str | None:
             raise
         raise LogError(f"{path} is not a SQLite database; nothing was changed; name another file with --db") from e
     try:
+        _look_behind_wal(path, conn)
         names = {name for (name,) in conn.execute("SELECT name FROM sqlite_master")}
         if not names:
             return None
@@ -245,11 +253,41 @@ def _revision(url: URL) -> str | None:
     return found
 
 
-def _refuse_folder(path: Path) -> None:
+def _look_behind_wal(path: Path, conn: sqlite3.Connection) -> None:
+    """Raises LogError where the file itself was overwritten or cut short, which its -wal hides: the newest pages, the
+    first often among them, are read from there."""
+    if not _bytes_of_wal(path):
+        return
+    try:
+        with closing(connect_without_wal(path)) as alone:
+            alone.execute("PRAGMA schema_version")
+    except sqlite3.DatabaseError as e:
+        if e.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise LogError(f"{path} is not a SQLite database, though its -wal is of one; {_PUT_BACK}") from e
+    (num_pages,) = conn.execute("PRAGMA page_count").fetchone()
+    (page_bytes,) = conn.execute("PRAGMA page_size").fetchone()
+    # Pages that only the -wal has may be missing, as they are where a checkpoint was killed; there are at most so many.
+    # In this order, since a checkpoint has moved every page to the file when the -wal goes.
+    num_needed = num_pages - _bytes_of_wal(path) // page_bytes
+    if (num_bytes := path.stat().st_size) < num_needed * page_bytes:
+        raise LogError(f"{path} was cut short to {num_bytes:,} bytes of {num_pages * page_bytes:,}; {_PUT_BACK}")
+
+
+def _bytes_of_wal(path: Path) -> int:
+    try:
+        return Path(f"{path}-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _refuse_what_is_no_file(path: Path) -> None:
     # The file itself is for SQLite alone to open: POSIX drops every lock that a process has on a file as soon as the
     # process closes any descriptor of it, and with them what keeps another's checkpoint from our connections.
     if path.is_dir():
         raise LogError(f"{path} is a folder; name a file in it")
+    # A pipe would keep whoever opens it waiting.
+    if path.exists() and not path.is_file():
+        raise LogError(f"{path} is no file but a pipe, a socket or a device; name a file with --db")
 
 
 def _reason(e: Exception) -> str:

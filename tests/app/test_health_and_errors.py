@@ -1,6 +1,8 @@
 """What is said when something is wrong."""
 
+import os
 import sqlite3
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -57,6 +59,79 @@ def test_log_that_cannot_be_used_is_503_with_the_reason(tmp_path, client_of, how
     assert health.status_code == 503
     assert health.json()["status"] == "degraded"
     assert says in health.json()["detail"]
+
+
+def overwrite(path):
+    path.write_bytes(b"garbage " * 10_000)
+
+
+def replace_by_garbage(path):
+    overwrite(path.with_name("other"))
+    path.with_name("other").rename(path)
+
+
+def replace_by_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def replace_by_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def empty(path):
+    os.truncate(path, 0)
+
+
+def make_newer(path):
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("UPDATE alembic_version SET version_num = '29990101z'")
+        conn.commit()
+
+
+@pytest.mark.parametrize(
+    ("break_now", "says"),
+    [
+        (overwrite, "log.db is not a SQLite database, though its -wal is of one"),
+        (replace_by_garbage, "log.db is not a SQLite database, though its -wal is of one"),
+        (replace_by_folder, "log.db is a folder"),
+        (replace_by_pipe, "log.db is no file but a pipe"),
+        (empty, "log.db is empty, and the rows of its -wal belong to another file"),
+        (make_newer, "it was written by a newer vllm-restore"),
+    ],
+)
+def test_health_says_what_became_of_a_log_whose_wal_stays(make_log, client_of, kit, tmp_path, break_now, says):
+    """An engine has the log open, so that every page can still be read from the -wal."""
+    log = make_log()
+    with log.writer.connect() as conn:
+        conn.connection.driver_connection.execute("VACUUM")
+        log.write(log.live_engine(), kit.event("policy"))
+        client = client_of(log)
+        assert client.get("/restore/healthz").status_code == 200
+        assert client.get("/restore/api/summary").status_code == 200
+        break_now(tmp_path / "log.db")
+        health = client.get("/restore/healthz")
+    assert health.status_code == 503
+    assert (health.json()["status"], says in health.json()["detail"]) == ("degraded", True)
+    if break_now not in (overwrite, empty, make_newer):  # else the old file is still open, and what it says is true
+        assert says in client.get("/restore/api/summary").json()["detail"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="who owns the log may always read it")
+@pytest.mark.parametrize("is_known", [False, True])
+def test_log_that_may_not_be_read_is_503_and_not_taken_for_deleted(make_log, client_of, is_known):
+    client = client_of(make_log())
+    if is_known:
+        assert client.get("/restore/healthz").status_code == 200
+    os.seteuid(65534)  # who may not enter the folder of this test
+    try:
+        answers = [client.get(f"/restore/{url}") for url in ("healthz", "api/summary")]
+    finally:
+        os.seteuid(0)
+    assert [r.status_code for r in answers] == [503, 503]
+    assert all(r.json()["detail"].endswith("Permission denied") for r in answers)
+    assert client.get("/restore/healthz").status_code == 200
 
 
 def test_database_that_is_no_file_is_503(client_of):

@@ -224,6 +224,74 @@ def test_damaged_database_is_refused(tmp_path, empty_log):
             opened(url_of(path))
 
 
+@pytest.fixture
+def busy_log(url) -> Iterator[Path]:
+    """A log all of whose pages are in a -wal, too, that an open connection keeps."""
+    with closing(sqlite3.connect(path := log.path_of(url), isolation_level=None)) as conn:
+        conn.execute("PRAGMA wal_autocheckpoint=0")
+        conn.execute("VACUUM")
+        yield path
+
+
+def test_log_overwritten_under_its_wal_is_refused_though_its_newest_pages_can_be_read(busy_log):
+    busy_log.write_bytes(b"garbage " * 10_000)
+    with closing(sqlite3.connect(busy_log)) as conn:
+        assert conn.execute("SELECT version_num FROM alembic_version").fetchone() == (NEWEST,)
+    for opened in (log.upgrade, log.check, log.open_reader, log.open_writer):
+        with pytest.raises(LogError, match=r"log\.db is not a SQLite database, though its -wal is of one; put back"):
+            opened(url_of(busy_log))
+
+
+def test_log_cut_short_under_its_wal_is_refused(url):
+    """Some 220 pages are in the file when it is cut to 25, the schema among them; the -wal has a few of the others."""
+    path = log.path_of(url)
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        conn.execute("CREATE TABLE more (x)")
+        conn.execute("INSERT INTO more VALUES (zeroblob(800000))")
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        conn.execute("PRAGMA wal_autocheckpoint=0")
+        conn.execute("CREATE TABLE one_more (x)")
+        os.truncate(path, 25 * 4096)
+        for opened in (log.upgrade, log.check, log.open_reader, log.open_writer):
+            with pytest.raises(LogError, match=r"was cut short to 102,400 bytes of [89]\d\d,\d{3}; put back a whole"):
+                opened(url_of(path))
+
+
+def test_log_whose_checkpoint_was_killed_is_not_taken_for_one_that_was_cut_short(url, tmp_path):
+    """A checkpoint writes the first page, which says how many there are, before the last."""
+    path = log.path_of(url)
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        conn.execute("PRAGMA wal_autocheckpoint=0")
+        conn.execute("CREATE TABLE more (x)")
+        conn.execute("INSERT INTO more VALUES (zeroblob(800000))")
+        wal = Path(f"{path}-wal").read_bytes()
+        before = path.stat().st_size
+        conn.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        killed = tmp_path / "killed.db"
+        killed.write_bytes(path.read_bytes()[:before])
+        Path(f"{killed}-wal").write_bytes(wal)
+    assert log.check(url_of(killed)) == NEWEST
+    with closing(sqlite3.connect(killed)) as conn:
+        assert conn.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_empty_file_is_not_looked_into_while_it_has_a_wal(busy_log):
+    """SQLite would delete the -wal, which may be all that is left of the rows."""
+    os.truncate(busy_log, 0)
+    for opened in (log.upgrade, log.check, log.open_reader):
+        with pytest.raises(LogError, match=r"log\.db is empty, and the rows of its -wal belong to another file"):
+            opened(url_of(busy_log))
+    assert Path(f"{busy_log}-wal").stat().st_size > 50_000
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/null")], ids=["pipe", "device"])
+def test_what_is_no_file_is_refused_at_once(tmp_path, make):
+    make(path := tmp_path / "log.db")
+    for opened in (log.upgrade, log.check, log.open_reader, log.open_writer):
+        with pytest.raises(LogError, match="is no file but a pipe, a socket or a device"):
+            opened(url_of(path))
+
+
 def test_somebody_elses_database_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "browser.db"
     with closing(sqlite3.connect(path)) as conn:
@@ -292,6 +360,18 @@ def read_only_folder() -> Iterator[Path]:
         folder.mkdir()
         yield folder
         folder.chmod(0o755)
+
+
+def test_log_that_may_not_be_read_is_said(read_only_folder, url):
+    path = read_only_folder / "log.db"
+    shutil.copy(log.path_of(url), path)
+    path.chmod(0)
+    with unprivileged(), pytest.raises(LogError, match=r"cannot read the log .*log\.db: .*; this user may not read it"):
+        log.check(url_of(path))
+    path.chmod(0o644)
+    read_only_folder.chmod(0)
+    with unprivileged(), pytest.raises(LogError, match=r"cannot read the log .*log\.db: Permission denied"):
+        log.check(log.resolve_url(str(path)))
 
 
 def test_folder_that_cannot_be_written_is_said_at_upgrade(read_only_folder):
