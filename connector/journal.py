@@ -3,7 +3,6 @@
 Log ring: it knows requests only by the few attributes that it reads, and never decides anything.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -109,6 +108,7 @@ class Journal:
         self, recorder: Recorder, directory: Directory, hash_block_size: int, block_bytes: int, memory: int
     ) -> None:
         self._recorder = recorder
+        self.clock = recorder.clock
         self._directory = directory
         self._hash_block_size = hash_block_size
         self._block_bytes = block_bytes
@@ -192,7 +192,7 @@ class Journal:
         cut = (gpu_hit_tokens + cpu_hit_tokens) // self._hash_block_size
         # The last token is always computed, so a last block that it completes could not have been used.
         usable = min((request.num_tokens - 1) // self._hash_block_size, len(hashes))
-        gone, now = finding.eviction, time.monotonic_ns()
+        gone, now = finding.eviction, self.clock.monotonic_ns()
         is_cut = cut < usable and not request.skip_reading_prefix_cache
         self._record(
             Lookup(
@@ -243,7 +243,7 @@ class Journal:
         """Look which admitted requests have produced their first token since the last call."""
         if not self._awaiting_first_token:
             return
-        now = time.time()
+        now = self.clock.wall_ns() / 1e9
         for request_id, request in list(self._awaiting_first_token.items()):
             if request.num_output_tokens:
                 del self._awaiting_first_token[request_id]
@@ -254,7 +254,7 @@ class Journal:
 
     def request_finished(self, request: RequestView, status: str) -> None:
         request_id = request.request_id
-        now = time.time()
+        now = self.clock.wall_ns() / 1e9
         self._unfinished.discard(request_id)
         self._recorder.num_unfinished = len(self._unfinished)
         self.was_idle |= not self._unfinished
@@ -342,7 +342,7 @@ class Journal:
             )
 
     def evicted(self, evictions: Iterable[Eviction], by_request_id: str | None, *, is_by_restore: bool) -> None:
-        now = time.monotonic_ns()
+        now = self.clock.monotonic_ns()
         for run in _runs(evictions, lambda a, b: a.owner == b.owner and _same_chain(a.copy, b.copy)):
             copies = [e.copy for e in run]
             oldest = min(c.stored_ns for c in copies)
@@ -382,10 +382,10 @@ class Journal:
 
     def wants_step(self, *, is_quiet: bool) -> bool:
         """Whether the current step gets a row: it moved a block, or no row was written for a second."""
-        return not is_quiet or time.monotonic_ns() - self._last_step_ns >= STEP_SECONDS * 1e9
+        return not is_quiet or self.clock.monotonic_ns() - self._last_step_ns >= STEP_SECONDS * 1e9
 
     def step_taken(self, taken: StepTaken) -> None:
-        self._last_step_ns = time.monotonic_ns()
+        self._last_step_ns = self.clock.monotonic_ns()
         self._recorder.end_step(taken)
 
     def _record(self, event: Event) -> None:

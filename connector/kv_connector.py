@@ -13,6 +13,7 @@ from vllm.platforms import current_platform
 
 from connector import log
 from connector.engine_info import engine_info, why_not
+from connector.engine_row import EngineInfo
 from connector.prom_metrics import ReStorePromMetrics, ReStoreStats, StatsSource
 from connector.recorder import Recorder
 from connector.scheduler import ReStoreScheduler
@@ -64,15 +65,20 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
         if half == "stock":
             logger.info("The scheduler half is vLLM's own, as restore_scheduler says; nothing is logged")
             return
-        url = log.resolve_url(extra.get("restore_db"))
-        log.upgrade(url)
         reason = why_not(self.scheduler_manager)
-        self._recorder = Recorder(url, engine_info(vllm_config, kv_cache_config, self.scheduler_manager, reason))
+        info = engine_info(vllm_config, kv_cache_config, self.scheduler_manager, reason)
+        self._recorder = self._open_recorder(extra, info)
         if self.scheduler_manager is None or reason is not None:
             logger.warning("Re-store does not apply here (%s): this engine does what stock vLLM does", reason)
             return
         self.scheduler_manager = ReStoreScheduler(self.scheduler_manager, self._recorder)
         self._stats = StatsSource(self.scheduler_manager, self._recorder)
+
+    def _open_recorder(self, extra: dict[str, Any], info: EngineInfo) -> Recorder:
+        """The pen. `extra`: the `kv_connector_extra_config`."""
+        url = log.resolve_url(extra.get("restore_db"))
+        log.upgrade(url)
+        return Recorder(url, info)
 
     def bind_kv_cache_manager(self, kv_cache_manager: "KVCacheManager") -> None:
         super().bind_kv_cache_manager(kv_cache_manager)

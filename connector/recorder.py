@@ -16,6 +16,7 @@ from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError, SQLAlchemyError
 
 from connector import log
+from connector.clock import MACHINE_CLOCK, Clock
 from connector.connections import CHECKPOINT_PAGES
 from connector.engine_row import EngineInfo, beat, policy_applied, sign_in
 from connector.events import ChainExtended, Event, EventsDropped, StepTaken
@@ -44,13 +45,17 @@ class Recorder:
         url: a log that exists (`log.upgrade`).
         info: who writes.
         capacity: items that the queue holds; one more is dropped and counted.
+        clock: what events are stamped with, and what the scheduler half reads.
 
     Raises:
         log.LogError: the log cannot be opened. Later failures never raise: they are counted and retried.
     """
 
-    def __init__(self, url: URL, info: EngineInfo, *, capacity: int = CAPACITY) -> None:
+    def __init__(
+        self, url: URL, info: EngineInfo, *, capacity: int = CAPACITY, clock: Clock = MACHINE_CLOCK
+    ) -> None:
         self._url = url
+        self.clock = clock
         self._capacity = capacity
         self._queue: deque[log.Stamped] = deque()
         self._batch: list[log.Stamped] = []
@@ -153,14 +158,16 @@ class Recorder:
             return False
         if self._unsaid_drops and (said := self._take_unsaid_drops()) is not None:
             self._queue.append(said)
-        self._queue.append((self._step, time.monotonic_ns(), time.time_ns(), item))
+        self._queue.append((self._step, self.clock.monotonic_ns(), self.clock.wall_ns(), item))
         return True
 
     def _take_unsaid_drops(self) -> log.Stamped | None:
         """What is missing from the log and was not said yet. Both threads may say it, each drop is said once."""
         with self._lock:
             count, self._unsaid_drops = self._unsaid_drops, 0
-        return (self._step, time.monotonic_ns(), time.time_ns(), EventsDropped(count)) if count else None
+        if not count:
+            return None
+        return self._step, self.clock.monotonic_ns(), self.clock.wall_ns(), EventsDropped(count)
 
     def close(self, timeout: float = CLOSE_SECONDS) -> bool:
         """Flush the queue, sign off, end the thread. Safe to call twice.
@@ -318,7 +325,7 @@ class Recorder:
             self._applied = policy
             step = self._step
         event = policy_applied(policy, is_idle=True, reason="toggle")
-        self._batch.append((step, time.monotonic_ns(), time.time_ns(), event))
+        self._batch.append((step, self.clock.monotonic_ns(), self.clock.wall_ns(), event))
 
     def _beat(self, conn: Connection, *, is_final: bool) -> None:
         beat(conn, self.engine_id, is_final=is_final)

@@ -4,7 +4,6 @@ lost.
 Engine ring. It follows the pool and tells the owners' index and the journal; it decides nothing.
 """
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -97,7 +96,7 @@ class Tier:
     def copies_found(self, copies: Sequence[Copy | None], copy_ns: int | None) -> None:
         """vLLM has registered the copies of an event: they can be found from now on. `copy_ns`: what the worker took
         for all of them."""
-        now = time.monotonic_ns()
+        now = self._journal.clock.monotonic_ns()
         done: list[Copy] = []
         share = None if copy_ns is None or not copies else copy_ns // len(copies)
         for copy in copies:
@@ -143,7 +142,7 @@ class Tier:
     def drain_evictions(self, by_request_id: str | None, *, is_by_restore: bool = False) -> None:
         """Take note of hashes that left the tier since the last call, through blocks that `by_request_id` took."""
         evictions: list[Eviction] = []
-        now = time.monotonic_ns()
+        now = self._journal.clock.monotonic_ns()
         for block_id, key in self._observer.drain():
             copy = self._resident[block_id]
             self._resident[block_id] = None
