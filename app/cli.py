@@ -17,6 +17,8 @@ examples:
   vllm-restore db stats --db run.db
   vllm-restore export --db run.db --out run       every table of the log as Parquet
   vllm-restore report --db run.db --out run.html  one page that explains the run, to be sent to somebody
+  vllm-restore replay trace.jsonl.gz --cpu-blocks 4000 --policies stock,tracked,unlimited
+  vllm-restore replay --workload workloads.json#a --db run.db    vLLM's real scheduler without a model
 
 The log is SQLite; --db takes sqlite:///PATH or a plain path. Without it RESTORE_DB counts, and without that the
 user's data folder."""
@@ -39,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _export(args)
     if args.command == "report":
         return _report(args)
+    if args.command == "replay":
+        return _replay(args)
     return _demo(args)
 
 
@@ -105,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         ranged.add_argument("--since", metavar="WHEN", help=since)
         ranged.add_argument("--until", metavar="WHEN", help="else the log's end")
 
+    _add_replay(commands)
     demo = commands.add_parser(
         "demo",
         help="several chats against a running server, re-store off and then on",
@@ -117,6 +122,32 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=1, help="other content, same lengths (%(default)s)")
     demo.add_argument("--api-key", help="the server's key, if it has one (else VLLM_API_KEY)")
     return parser
+
+
+def _add_replay(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    replay = commands.add_parser(
+        "replay",
+        help="what each policy gives on a trace or a workload, without a model",
+        description="Drives vLLM's real scheduler, KV-cache manager and connectors with a simulated worker in virtual "
+        "time, once for each policy, on identical work. Sizes are in blocks of the engine, vLLM's null block included.",
+    )
+    replay.add_argument("trace", nargs="?", help="Mooncake's or Qwen-Bailian's JSON lines, plain or gzipped")
+    replay.add_argument("--workload", metavar="FILE#NAME", help="a closed-loop workload instead of a trace")
+    replay.add_argument("--gpu-blocks", type=_count, help="(the workload's; the longest request's, for a trace)")
+    replay.add_argument("--cpu-blocks", type=_count, help="(the workload's)")
+    replay.add_argument(
+        "--policies",
+        default="stock,off,tracked,unlimited",
+        help="with commas, of stock, off, rescan, tracked, native-lru, native-arc, unlimited, belady (%(default)s)",
+    )
+    replay.add_argument("--seed", type=int, default=1, help="other lengths and times, for a workload (%(default)s)")
+    replay.add_argument("--seeds", type=_count, default=1, help="so many seeds from --seed on, and their means")
+    replay.add_argument("--limit", type=_count, help="only so many requests of a trace, from the first on")
+    replay.add_argument(
+        "--trace-block-tokens", type=_count, help="what one hash id stands for (Mooncake 512, Qwen-Bailian 16)"
+    )
+    replay.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    replay.add_argument("--db", help="write the log that an engine writes, for the dashboard: sqlite:///PATH or a path")
 
 
 def _serve(arguments: list[str]) -> int:
@@ -210,6 +241,28 @@ def _report(args: argparse.Namespace) -> int:
     except (log.LogError, ReportError) as error:
         return _fail(error)
     sys.stdout.write(f"written to {args.out} ({num_bytes / 1e3:.0f} kB)\n")
+    return 0
+
+
+def _replay(args: argparse.Namespace) -> int:
+    from connector import log
+    from connector.replay.command import ReplayError, Wanted, run
+
+    wanted = Wanted(
+        trace=args.trace,
+        workload=args.workload,
+        policies=args.policies,
+        gpu_blocks=args.gpu_blocks,
+        cpu_blocks=args.cpu_blocks,
+        seed=args.seed,
+        num_seeds=args.seeds,
+        limit=args.limit,
+        trace_block_tokens=args.trace_block_tokens,
+    )
+    try:
+        run(wanted, args.db, as_json_text=args.json)
+    except (log.LogError, ReplayError) as error:
+        return _fail(error)
     return 0
 
 

@@ -7,13 +7,13 @@ import json
 import os
 import socket
 import sqlite3
-import time
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from connector import log, tables
+from connector.clock import MACHINE_CLOCK, Clock
 from connector.events import PolicyApplied
 from connector.policy import PolicyError, VersionedPolicy
 
@@ -47,13 +47,13 @@ class EngineInfo:
     directory_capacity: int | None = None
 
 
-def sign_in(writer: Engine, info: EngineInfo) -> tuple[int, VersionedPolicy]:
+def sign_in(writer: Engine, info: EngineInfo, clock: Clock = MACHINE_CLOCK) -> tuple[int, VersionedPolicy]:
     """Write the engine's row and say which policy it starts with. Returns the row's id and that policy.
 
     Raises:
         log.LogError: the log cannot be written, or its newest policy cannot be obeyed.
     """
-    now = time.time_ns()
+    now = clock.wall_ns()
     row = {k: v for k, v in asdict(info).items() if k != "kv_groups"}
     row |= {
         "kv_groups": json.dumps([asdict(g) for g in info.kv_groups]),
@@ -61,7 +61,7 @@ def sign_in(writer: Engine, info: EngineInfo) -> tuple[int, VersionedPolicy]:
         "hostname": socket.gethostname(),
         "sqlite_version": sqlite3.sqlite_version,
         "started_wall_ns": now,
-        "started_monotonic_ns": time.monotonic_ns(),
+        "started_monotonic_ns": clock.monotonic_ns(),
         "heartbeat_wall_ns": now,
     }
     path = writer.url.database
@@ -71,7 +71,7 @@ def sign_in(writer: Engine, info: EngineInfo) -> tuple[int, VersionedPolicy]:
             assert key is not None
             policy = log.read_policy(conn)
             start = policy_applied(policy, is_idle=True, reason="start")
-            log.append(conn, key[0], [(0, time.monotonic_ns(), now, start)])
+            log.append(conn, key[0], [(0, clock.monotonic_ns(), now, start)])
     except SQLAlchemyError as e:
         raise log.LogError(f"cannot write the log {path}: {getattr(e, 'orig', None) or e}") from e
     except PolicyError as e:
@@ -79,9 +79,9 @@ def sign_in(writer: Engine, info: EngineInfo) -> tuple[int, VersionedPolicy]:
     return key[0], policy
 
 
-def beat(conn: Connection, engine_id: int, *, is_final: bool) -> None:
+def beat(conn: Connection, engine_id: int, clock: Clock, *, is_final: bool) -> None:
     """Say that the engine lives, or that it ends."""
-    now = time.time_ns()
+    now = clock.wall_ns()
     values: dict[str, int] = {"heartbeat_wall_ns": now}
     if is_final:
         values["stopped_wall_ns"] = now

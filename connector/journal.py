@@ -28,7 +28,7 @@ from connector.events import (
     RequestStarted,
     StepTaken,
 )
-from connector.recorder import Recorder
+from connector.recorder import Pen
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class Journal:
     """Writes one engine's story to its recorder. `hash_block_size` in tokens, `block_bytes` over all layers."""
 
     def __init__(
-        self, recorder: Recorder, directory: Directory, hash_block_size: int, block_bytes: int, memory: int
+        self, recorder: Pen, directory: Directory, hash_block_size: int, block_bytes: int, memory: int
     ) -> None:
         self._recorder = recorder
         self.clock = recorder.clock

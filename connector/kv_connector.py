@@ -15,7 +15,7 @@ from connector import log
 from connector.engine_info import engine_info, why_not
 from connector.engine_row import EngineInfo
 from connector.prom_metrics import ReStorePromMetrics, ReStoreStats, StatsSource
-from connector.recorder import Recorder
+from connector.recorder import Pen, Recorder
 from connector.scheduler import ReStoreScheduler
 from connector.worker import HostCopyWorker
 
@@ -48,7 +48,7 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
 
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config, role, kv_cache_config)
-        self._recorder: Recorder | None = None
+        self._recorder: Pen | None = None
         self._stats: StatsSource | None = None
         if role == KVConnectorRole.SCHEDULER:
             self._start_scheduler_half(vllm_config, kv_cache_config)
@@ -74,7 +74,7 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
         self.scheduler_manager = ReStoreScheduler(self.scheduler_manager, self._recorder)
         self._stats = StatsSource(self.scheduler_manager, self._recorder)
 
-    def _open_recorder(self, extra: dict[str, Any], info: EngineInfo) -> Recorder:
+    def _open_recorder(self, extra: dict[str, Any], info: EngineInfo) -> Pen:
         """The pen. `extra`: the `kv_connector_extra_config`."""
         url = log.resolve_url(extra.get("restore_db"))
         log.upgrade(url)

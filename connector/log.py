@@ -393,15 +393,18 @@ def read_policy(conn: Connection) -> VersionedPolicy:
     return VersionedPolicy(row.version, Policy(row.enabled, row.mode, row.max_restore_blocks_per_step))
 
 
-def write_policy(engine: Engine, changes: dict[str, Any], author: str) -> VersionedPolicy:
-    """Change some toggles of the newest policy, as one row, and return it. Concurrent changes queue up.
+def write_policy(
+    engine: Engine, changes: dict[str, Any], author: str, *, wall_ns: int | None = None
+) -> VersionedPolicy:
+    """Change some toggles of the newest policy, as one row, and return it. Concurrent changes queue up. `wall_ns`: when
+    it was asked for, if not now.
 
     Raises:
         PolicyError: an unknown key or a value out of bounds; nothing was written.
     """
     with engine.begin() as conn:
         policy = read_policy(conn).policy.changed(changes)
-        values = {**policy.as_dict(), "created_wall_ns": time.time_ns(), "author": author}
+        values = {**policy.as_dict(), "created_wall_ns": wall_ns or time.time_ns(), "author": author}
         result = conn.execute(tables.policies.insert().values(values))
         key = result.inserted_primary_key
         assert key is not None

@@ -18,7 +18,7 @@ from vllm.v1.simple_kv_offload.metrics import SimpleCPUOffloadPromMetrics, Simpl
 from connector.metrics import INFO, METRICS, POLICIES, PREFIX, Labels, Metric, Metrics, Values
 
 if TYPE_CHECKING:
-    from connector.recorder import Recorder
+    from connector.recorder import Pen
     from connector.scheduler import ReStoreScheduler
 
 logger = init_logger("vllm.restore.metrics")
@@ -55,7 +55,7 @@ class StatsSource:
         recorder: knows what is missing from the log.
     """
 
-    def __init__(self, manager: "ReStoreScheduler", recorder: "Recorder") -> None:
+    def __init__(self, manager: "ReStoreScheduler", recorder: "Pen") -> None:
         self._manager = manager
         self._recorder = recorder
         self._num_dropped = 0

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
+from typing import Protocol
 
 from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError, SQLAlchemyError
@@ -36,6 +37,31 @@ ROW_ERRORS = (
     ValueError, TypeError, LookupError, OverflowError, DataError, IntegrityError, InterfaceError, ProgrammingError,
 )  # fmt: skip
 """What SQLite or its driver says of a row that it will never take: half a surrogate pair, a number past 64 bits."""
+
+
+class Pen(Protocol):
+    """What the scheduler half and its journal write with, and read the policy and the time from.
+
+    `Recorder` is the one that keeps what it is told. The attributes say what they say there.
+    """
+
+    clock: Clock
+    num_unfinished: int
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def policy(self) -> VersionedPolicy: ...
+    @property
+    def applied(self) -> VersionedPolicy: ...
+    @property
+    def num_dropped(self) -> int: ...
+    @property
+    def num_gaps(self) -> int: ...
+    def begin_step(self) -> tuple[int, VersionedPolicy]: ...
+    def record(self, event: Event | ChainExtended) -> bool: ...
+    def end_step(self, taken: StepTaken) -> bool: ...
+    def close(self) -> bool: ...
 
 
 class Recorder:
@@ -188,7 +214,7 @@ class Recorder:
     # --- the writer's side ----------------------------------------------------------------------------------------
 
     def _sign_in(self) -> int:
-        engine_id, self._policy = sign_in(self._writer, self._info)
+        engine_id, self._policy = sign_in(self._writer, self._info, self.clock)
         self._applied = self._policy
         self._file = _identity(self._url)
         path, sqlite = self._url.database, sqlite3.sqlite_version
@@ -328,7 +354,7 @@ class Recorder:
         self._batch.append((step, self.clock.monotonic_ns(), self.clock.wall_ns(), event))
 
     def _beat(self, conn: Connection, *, is_final: bool) -> None:
-        beat(conn, self.engine_id, is_final=is_final)
+        beat(conn, self.engine_id, self.clock, is_final=is_final)
         if self._checkpoint_fd is None:
             self._take_over_checkpoints()
 

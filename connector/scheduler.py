@@ -24,7 +24,7 @@ from connector.lookups import Lookups
 from connector.observer import EvictionObserver
 from connector.owners import OwnerIndex
 from connector.policy import Policy, VersionedPolicy
-from connector.recorder import Recorder
+from connector.recorder import Pen
 from connector.restore import Restorer, Selection
 from connector.tier import Tier
 from connector.timing import CopyTimes, PreviousStep
@@ -63,7 +63,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         recorder: where the story goes.
     """
 
-    def __init__(self, stock: SimpleCPUOffloadScheduler, recorder: Recorder) -> None:
+    def __init__(self, stock: SimpleCPUOffloadScheduler, recorder: Pen) -> None:
         vars(self).update(vars(stock))
         assert not self._lazy_mode, "lazy mode stays stock"
         pool = self.cpu_block_pool
@@ -168,7 +168,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
     # --- hooks: the step --------------------------------------------------------------------------------------------
 
     def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> "SimpleCPUOffloadMetadata":
-        started_ns = time.perf_counter_ns()
+        started_ns, now_ns = time.perf_counter_ns(), self._recorder.clock.monotonic_ns()
         try:
             step, versioned = self._recorder.begin_step()
             self._restorer.begin_step(step)
@@ -192,7 +192,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             for move in self._restorer.moves:
                 self._journal.cursor_moved(*move)
             self._restorer.moves.clear()
-            self._note_step(scheduler_output, meta, copies, started_ns)
+            self._note_step(scheduler_output, meta, copies, started_ns, now_ns)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("build_connector_meta", e)
         return meta
@@ -415,6 +415,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         meta: "SimpleCPUOffloadMetadata",
         copies: list[Copy | None],
         started_ns: int,
+        now_ns: int,
     ) -> None:
         num_evicted = self._tier.take_num_evicted()
         num_running, num_tokens = (
@@ -422,7 +423,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             scheduler_output.total_num_scheduled_tokens,
         )
         previous = self._previous
-        self._previous = PreviousStep(started_ns, num_tokens, num_running)
+        self._previous = PreviousStep(now_ns, num_tokens, num_running)
         was_idle, self._journal.was_idle = self._journal.was_idle, False
         if was_idle:
             previous = PreviousStep()
@@ -447,7 +448,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
                 cpu_blocks_in_flight=num_in_flight,
                 gpu_blocks_free=self._gpu_block_pool.get_num_free_blocks(),
                 hook_ns=time.perf_counter_ns() - started_ns,
-                previous_ns=previous.ns_until(started_ns),
+                previous_ns=previous.ns_until(now_ns),
                 previous_tokens=previous.num_tokens,
                 previous_running=previous.num_running,
                 num_forgotten=self._directory.num_forgotten,

@@ -46,7 +46,7 @@ class PreviousStep:
     """The step before; empty where there was none, or where the engine was idle since.
 
     Attributes:
-        started_ns: when the connector's part of it began, on the clock of `time.perf_counter_ns`.
+        started_ns: when the connector's part of it began, by the recorder's clock.
     """
 
     started_ns: int | None = None

@@ -52,6 +52,8 @@ AGENT_SYSTEM_LEN = 256
 MIN_USER_LEN = 4
 MIN_OUTPUT_LEN = 2
 POLLUTION_OUTPUT_LEN = 2
+STEP_SECONDS = 0.03
+"""About what a decoded token takes, to guess how long agents are at work."""
 
 
 @dataclass(slots=True)
@@ -201,6 +203,12 @@ class AgentsAmongOthers(ClosedLoop):
 
     def next_at(self) -> float | None:
         return self._agenda.next_at() if self._num_left else None
+
+    @property
+    def num_blocks_hint(self) -> int:
+        seconds = max(sum(t.pause_seconds + STEP_SECONDS * t.num_output for t in talk.turns) for talk in self._talks)
+        blocks = seconds * self._spec.pollution_per_second * self._spec.pollution_len / self._block_size
+        return super().num_blocks_hint + round(blocks)
 
     @property
     def longest(self) -> Longest:

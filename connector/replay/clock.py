@@ -4,11 +4,11 @@ import time
 
 
 class VirtualClock:
-    """Starts at 0 seconds, which is the moment at which it was made on the wall clock."""
+    """Starts at 0 seconds. `begin_wall_ns`: which moment of the wall clock that is; now, if not said."""
 
-    def __init__(self) -> None:
+    def __init__(self, begin_wall_ns: int | None = None) -> None:
         self.seconds = 0.0
-        self._wall_ns = time.time_ns()
+        self._begin_wall_ns = time.time_ns() if begin_wall_ns is None else begin_wall_ns
 
     def advance(self, seconds: float) -> None:
         self.seconds += seconds
@@ -24,4 +24,4 @@ class VirtualClock:
         return self.wall_ns_at(self.seconds)
 
     def wall_ns_at(self, seconds: float) -> int:
-        return self._wall_ns + int(seconds * 1e9)
+        return self._begin_wall_ns + int(seconds * 1e9)

@@ -1,17 +1,24 @@
-"""What can be replayed: a name, and how vLLM's connector is configured for it.
+"""What can be replayed: a name, and how vLLM's connector is configured for it. Pure until one is played.
 
-To add a policy of the connector's own, add one `OurPolicy` to `POLICIES`.
+To add a policy of the connector's own, add one `_ours` to `_ALL`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
-
-from vllm.config import KVTransferConfig
+from typing import TYPE_CHECKING, Any
 
 from connector.policy import Policy
-from connector.replay.connector import ReplayConnector, Tape
 from connector.replay.errors import ReplayError
+
+if TYPE_CHECKING:
+    from vllm.config import KVTransferConfig
+
+    from connector.replay.connector import Tape
+
+OURS = "ReplayConnector"
+OUR_MODULE = "connector.replay.connector"
+SIMPLE = "SimpleCPUOffloadConnector"
+NATIVE = "OffloadingConnector"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,60 +27,64 @@ class Contestant:
 
     Attributes:
         name: as `--policies` takes it.
-        what: in a few words.
-        connector: the class that vLLM loads, by name.
-        ours: the policy that our connector obeys; None where vLLM's own class runs.
+        what: in a few words, for a person.
+        connector: the class that vLLM loads, by name; empty for a bound, which is not played but computed from what
+            another run asked for.
+        ours: the policy that our connector obeys; None where a class of vLLM's own runs.
         extra: further keys of the connector's configuration.
         is_unlimited: the CPU tier gets as many blocks as are needed for nothing to be evicted.
-        is_bound: not played: computed from what another run asked for.
     """
 
     name: str
     what: str
     connector: str = ""
     ours: Policy | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
     is_unlimited: bool = False
-    is_bound: bool = False
 
-    def transfer(self, cpu_bytes: int, tape: Callable[[Policy], Tape]) -> KVTransferConfig:
-        """vLLM's configuration of the connector, with a CPU tier of so many bytes."""
-        settings: dict[str, Any] = {"cpu_bytes_to_use": cpu_bytes, "cpu_bytes_to_use_per_rank": cpu_bytes, **self.extra}
-        module = None
+    @property
+    def is_bound(self) -> bool:
+        return not self.connector
+
+    def transfer(self, cpu_blocks: int, block_bytes: int, make_tape: "Callable[[Policy], Tape]") -> "KVTransferConfig":
+        """vLLM's configuration of the connector. `cpu_blocks`: vLLM's null block included."""
+        from vllm.config import KVTransferConfig
+
+        # The native connector has no null block: as many blocks that hold something.
+        num_bytes = block_bytes * (cpu_blocks - 1 if self.connector == NATIVE else cpu_blocks)
+        settings: dict[str, Any] = {"cpu_bytes_to_use": num_bytes, "cpu_bytes_to_use_per_rank": num_bytes, **self.extra}
         if self.ours is not None:
-            settings["replay"] = tape(self.ours)
-            module = ReplayConnector.__module__
+            settings["replay"] = make_tape(self.ours)
         return KVTransferConfig(
             kv_connector=self.connector,
-            kv_connector_module_path=module,
+            kv_connector_module_path=OUR_MODULE if self.ours is not None else None,
             kv_role="kv_both",
             kv_connector_extra_config=settings,
         )
 
 
-def _own(name: str, what: str, policy: Policy, *, is_unlimited: bool = False) -> Contestant:
-    return Contestant(name, what, ReplayConnector.__name__, ours=policy, is_unlimited=is_unlimited)
+def _ours(name: str, what: str, policy: Policy, *, is_unlimited: bool = False) -> Contestant:
+    return Contestant(name, what, OURS, ours=policy, is_unlimited=is_unlimited)
 
-
-STOCK = "stock"
-UNLIMITED = "unlimited"
-BELADY = "belady"
 
 _ALL = (
-    Contestant(STOCK, "vLLM's SimpleCPUOffloadConnector", "SimpleCPUOffloadConnector"),
-    _own("off", "our connector with re-store off", Policy(enabled=False)),
-    _own("rescan", "re-store, every stored block looked at in every step", Policy(mode="rescan")),
-    _own("tracked", "re-store of blocks whose eviction was seen", Policy(mode="tracked")),
-    _own(UNLIMITED, "re-store off, and a CPU tier that never evicts", Policy(enabled=False), is_unlimited=True),
+    STOCK := Contestant("stock", "vLLM's SimpleCPUOffloadConnector, unchanged", SIMPLE),
+    _ours("off", "our connector with re-store off", Policy(enabled=False)),
+    _ours("rescan", "re-store; every stored block is looked at in every step", Policy(mode="rescan")),
+    _ours("tracked", "re-store of blocks whose eviction was seen", Policy(mode="tracked")),
+    Contestant("native-lru", "vLLM's OffloadingConnector, LRU", NATIVE, extra={"eviction_policy": "lru"}),
+    Contestant("native-arc", "vLLM's OffloadingConnector, ARC", NATIVE, extra={"eviction_policy": "arc"}),
+    _ours("unlimited", "a CPU tier that never has to evict", Policy(enabled=False), is_unlimited=True),
+    Contestant("belady", "no policy can do better: it knows the future"),
 )
 POLICIES: dict[str, Contestant] = {c.name: c for c in _ALL}
 
 
 def named(names: str) -> list[Contestant]:
-    """The policies of a list with commas.
+    """The policies of a list with commas, each once.
 
     Raises:
-        ReplayError: an unknown name, one that is there twice, or none.
+        ReplayError: an unknown name, or none.
     """
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     if unknown := [name for name in wanted if name not in POLICIES]:

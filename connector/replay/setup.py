@@ -5,10 +5,8 @@ alignment asks for, so that every connector gets exactly the blocks it was promi
 """
 
 import json
-import logging
 import tempfile
 from collections.abc import Callable
-from contextlib import contextmanager
 from hashlib import blake2b
 from marshal import dumps
 from pathlib import Path
@@ -56,7 +54,7 @@ def build_scheduler(
         max_model_len: of prompt and answer, in tokens.
     """
     kv_cache = _kv_cache_config(spec.block_size, gpu_blocks)
-    with tempfile.TemporaryDirectory(prefix="restore-replay-") as folder, _quiet():
+    with tempfile.TemporaryDirectory(prefix="restore-replay-") as folder:
         config = _vllm_config(Path(folder), spec, max_model_len, transfer)
         config.cache_config.num_gpu_blocks = gpu_blocks
         init_none_hash(content_hash)
@@ -106,17 +104,3 @@ def _vllm_config(folder: Path, spec: EngineSpec, max_model_len: int, transfer: K
         ),
         kv_transfer_config=transfer,
     )
-
-
-@contextmanager
-def _quiet() -> Any:
-    """vLLM tells at length how it configures itself. Here it is not what anybody asked."""
-    loggers = [logging.getLogger("vllm")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)

@@ -9,7 +9,7 @@ import gzip
 import json
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -200,8 +200,3 @@ class TraceTraffic:
         lengths = [self._lengths(row) for row in self._rows]
         distinct = len({number for row in self._rows for number in row.hash_ids})
         return distinct + sum(-(-output // self._block_size) + 1 for _, output in lengths)
-
-
-def hash_sequences(trace: Trace) -> list[Sequence[int]]:
-    """Each request's hash ids, in the order of arrival."""
-    return [row.hash_ids for row in sorted(trace.rows, key=lambda r: r.at_seconds)]

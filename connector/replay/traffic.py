@@ -75,6 +75,11 @@ class Traffic(Protocol):
         ...
 
     @property
+    def longest(self) -> Longest:
+        """The longest request there can be."""
+        ...
+
+    @property
     def num_blocks_hint(self) -> int:
         """About how many blocks of distinct content the requests fill."""
         ...

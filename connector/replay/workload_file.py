@@ -66,7 +66,7 @@ def read(reference: str) -> Workload:
             known += part.values
             if name in part.values:
                 fields = part.part(name)
-                gpu_blocks, cpu_blocks = fields.whole("gpu_blocks", 1), fields.whole("cpu_blocks", 1)
+                gpu_blocks, cpu_blocks = fields.whole("gpu_blocks", 2), fields.whole("cpu_blocks", 2)
                 return Workload(name, build(fields), gpu_blocks, cpu_blocks, engine)
     raise ReplayError(f"{path} has no workload {name!r}; it has {', '.join(map(str, known)) or 'none'}")
 
