@@ -109,7 +109,15 @@ def _parser() -> argparse.ArgumentParser:
         ranged.add_argument("--since", metavar="WHEN", help=since)
         ranged.add_argument("--until", metavar="WHEN", help="else the log's end")
 
-    _add_replay(commands)
+    _add_replay_flags(
+        commands.add_parser(
+            "replay",
+            help="what each policy gives on a trace or a workload, without a model",
+            description="Drives vLLM's real scheduler, KV-cache manager and connectors with a simulated worker in "
+            "virtual time, once for each policy, on identical work. Sizes are in blocks of the engine, vLLM's null "
+            "block included.",
+        )
+    )
     demo = commands.add_parser(
         "demo",
         help="several chats against a running server, re-store off and then on",
@@ -124,13 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_replay(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    replay = commands.add_parser(
-        "replay",
-        help="what each policy gives on a trace or a workload, without a model",
-        description="Drives vLLM's real scheduler, KV-cache manager and connectors with a simulated worker in virtual "
-        "time, once for each policy, on identical work. Sizes are in blocks of the engine, vLLM's null block included.",
-    )
+def _add_replay_flags(replay: argparse.ArgumentParser) -> None:
     replay.add_argument("trace", nargs="?", help="Mooncake's or Qwen-Bailian's JSON lines, plain or gzipped")
     replay.add_argument("--workload", metavar="FILE#NAME", help="a closed-loop workload instead of a trace")
     replay.add_argument("--gpu-blocks", type=_count, help="(the workload's; the longest request's, for a trace)")

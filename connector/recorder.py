@@ -77,9 +77,7 @@ class Recorder:
         log.LogError: the log cannot be opened. Later failures never raise: they are counted and retried.
     """
 
-    def __init__(
-        self, url: URL, info: EngineInfo, *, capacity: int = CAPACITY, clock: Clock = MACHINE_CLOCK
-    ) -> None:
+    def __init__(self, url: URL, info: EngineInfo, *, capacity: int = CAPACITY, clock: Clock = MACHINE_CLOCK) -> None:
         self._url = url
         self.clock = clock
         self._capacity = capacity

@@ -1,5 +1,6 @@
 """`vllm-restore replay`: plays, with a bar on stderr, and prints a table or JSON. The one door of this room."""
 
+import logging
 import os
 import sys
 
@@ -30,6 +31,7 @@ def run(wanted: Wanted, db: str | None, *, as_json_text: bool) -> None:
     url = _make_log(db)
     # vLLM is loaded here, which takes seconds and says much.
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    logging.getLogger("vllm").setLevel(logging.ERROR)
     with _bar() as bar:
         loading = bar.add_task("loading vLLM", total=None)
         from connector.replay.play import Replay

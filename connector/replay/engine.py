@@ -84,8 +84,8 @@ class ReplayEngine:
                 num_waiting = 0 if num_scheduled else num_waiting + 1
                 if num_waiting > STUCK_STEPS:
                     raise ReplayError(
-                        f"the engine does not get on after {self.clock.seconds:.1f} virtual seconds: requests wait, and "
-                        "none can be scheduled; give it more --gpu-blocks"
+                        f"the engine does not get on after {self.clock.seconds:.1f} virtual seconds: requests wait, "
+                        "and none can be scheduled; give it more --gpu-blocks"
                     )
                 for play in answered:
                     traffic.answered(play, self.clock.seconds)

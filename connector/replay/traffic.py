@@ -1,7 +1,8 @@
 """What clients send: requests with their arrival times, of open streams (traces) and closed loops (conversations).
 
 Pure. A token here is a number that stands for content: equal numbers are equal content, and nothing else is asked of
-it. A request's answer is written in its own numbers (`answer_base` plus position), so it is the same under every policy.
+it. A request's answer is written in numbers of its own (`answer_base` plus position), so it is the same under every
+policy.
 """
 
 import heapq

@@ -84,9 +84,10 @@ def _engine(fields: "_Fields") -> EngineSpec:
 
 
 def _chat(fields: "_Fields") -> ChatSpec:
-    turns = fields.need("turns")
-    if not isinstance(turns, list) or len(cast(list[Any], turns)) != 2:
-        raise fields.fail(f"turns must be [least, most], not {turns!r}")
+    raw = fields.need("turns")
+    turns = cast(list[Any], raw) if isinstance(raw, list) else []
+    if len(turns) != 2:
+        raise fields.fail(f"turns must be [least, most], not {raw!r:.60}")
     pair = _Fields(f"{fields.where}.turns", {"least": turns[0], "most": turns[1]})
     least, most = pair.whole("least", 1), pair.whole("most", 1)
     if least > most:
