@@ -74,16 +74,16 @@ class Copies:
         for copy in copies:
             copy.due = 0
 
-    def complete(self) -> KVConnectorOutput | None:
-        """End the copies that are due. None where none is."""
+    def complete(self) -> KVConnectorOutput:
+        """End the copies that are due, and report as a worker does after every step, also when nothing has ended."""
         if not self._under_way:
-            return None
+            return KVConnectorOutput()
         over = [c for c in self._under_way if c.due <= 0]
         self._under_way = [c for c in self._under_way if c.due > 0]
         for copy in self._under_way:
             copy.due -= 1
         if not over:
-            return None
+            return KVConnectorOutput()
         meta: KVConnectorWorkerMetadata | None = None
         if self._is_native:
             meta = OffloadingWorkerMetadata({c.number: 1 for c in over})

@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def test_conversation_extends_what_was_said_and_answered_before(write: Write) ->
     assert len({tuple(s[0].tokens[:32]) for s in streams.values()}) <= 4, "4 system prompts are shared"
     for turns in streams.values():
         assert 2 <= len(turns) <= 4
-        for before, after in zip(turns, turns[1:], strict=False):
+        for before, after in pairwise(turns):
             length = len(before.tokens)
             said = before.tokens + [before.answer_base + length + i for i in range(before.num_output_tokens)]
             assert after.tokens[: len(said)] == said
@@ -107,9 +108,7 @@ def test_conversation_draws_from_a_generator_of_its_own(write: Write) -> None:
     more["chat"]["small"] |= {"total": 9, "active": 2}  # type: ignore[index]
     many = by_stream(play_out(read(f"{write(more)}#small").traffic(1), 0.3))
     for name, turns in few.items():
-        assert [(p.tokens, p.num_output_tokens) for p in turns] == [
-            (p.tokens, p.num_output_tokens) for p in many[name]
-        ]
+        assert [(p.tokens, p.num_output_tokens) for p in turns] == [(p.tokens, p.num_output_tokens) for p in many[name]]
 
 
 def test_agents_run_among_prompts_that_end_with_them(write: Write) -> None:
