@@ -114,7 +114,9 @@ class MissedRun(BaseModel):
     num_owned: int = Field(description="How many a running request owned when they were evicted")
 
 
-LaneState = Literal["absent", "cached", "restored", "gpu_hit", "cpu_hit", "missing", "behind", "computed"]
+LaneState = Literal[
+    "absent", "cached", "restored", "gpu_hit", "cpu_hit", "restored_hit", "missing", "behind", "computed"
+]
 
 
 class LaneSpan(BaseModel):
@@ -122,7 +124,8 @@ class LaneSpan(BaseModel):
 
     state: LaneState = Field(
         description="absent: no CPU copy; cached, restored: its CPU copy, by what made it; in the row of the lookup: "
-        "gpu_hit, cpu_hit, missing (the cut), behind (usable, but behind the cut), computed"
+        "gpu_hit, cpu_hit, restored_hit (in the CPU tier thanks to a re-store), missing (the cut), behind (usable, but "
+        "behind the cut), computed"
     )
     num_blocks: int
 
@@ -147,8 +150,10 @@ class RequestDetail(BaseModel):
     hash_block_size: int
     cut: Cut | None = Field(description="Null before the first lookup")
     missed: list[MissedRun]
-    lane: list[LaneRow] = Field(description="In the log's order; the newest 500")
-    is_lane_complete: bool = Field(description="False: older rows are left out")
+    lane: list[LaneRow] = Field(
+        description="In the log's order, at most 500: those around the lookup; the newest before there was one"
+    )
+    is_lane_complete: bool = Field(description="False: rows are left out")
     saved_tokens: int | None = Field(description="Prompt tokens that the caches gave; null before the first lookup")
     saved_prefill_s: float | None = Field(
         description="What computing them would have taken at this engine's measured prefill speed; null where that "

@@ -10,13 +10,15 @@ from app.queries.history import History
 from app.queries.runs import Run
 
 MAX_ROWS = 500
+MAX_ROWS_BEFORE = 150
+"""Of these, before the lookup; more where there are not enough after it."""
 _OF_SOURCE: dict[str, LaneState] = {
     "gpu": "gpu_hit", "cpu": "cpu_hit", "missing": "missing", "computed": "computed", "pending": "computed",
 }  # fmt: skip
 
 
 def build_lane(history: History, blocks: Sequence[ChainBlock], lookup: Any) -> tuple[list[LaneRow], bool]:
-    """The newest rows in the log's order, and whether these are all.
+    """The rows around the lookup, or the newest before there was one, in the log's order; and whether these are all.
 
     Args:
         blocks: the chain, head first.
@@ -27,6 +29,7 @@ def build_lane(history: History, blocks: Sequence[ChainBlock], lookup: Any) -> t
     copies: list[dict[int, bool]] = [{} for _ in blocks]
     rows: list[LaneRow] = []
     lookups: list[Any] = [] if lookup is None else [lookup]
+    num_before: int | None = None
     parts: list[Sequence[Any]] = [history.runs, history.resets, lookups]
     for row in merge(*parts, key=lambda row: row.seq):
         if isinstance(row, Run):
@@ -44,8 +47,12 @@ def build_lane(history: History, blocks: Sequence[ChainBlock], lookup: Any) -> t
                 copies = [{} for _ in blocks]
                 rows.append(_row(row, first, len(blocks), _states(copies), None))
         else:
+            num_before = len(rows)
             rows.append(_row(row, first, len(blocks), _at_lookup(blocks, copies), None))
-    return rows[-MAX_ROWS:], len(rows) <= MAX_ROWS
+    # A head that all prompts share goes on changing for ever: the newest rows say nothing about an older request.
+    newest = max(0, len(rows) - MAX_ROWS)
+    start = newest if num_before is None else min(newest, max(0, num_before - MAX_ROWS_BEFORE))
+    return rows[start : start + MAX_ROWS], len(rows) <= MAX_ROWS
 
 
 def _states(copies: Sequence[dict[int, bool]]) -> list[LaneState]:
@@ -58,8 +65,12 @@ def _at_lookup(blocks: Sequence[ChainBlock], copies: Sequence[dict[int, bool]]) 
     states: list[LaneState] = []
     is_behind = False
     for block, state in zip(blocks, _states(copies), strict=True):
-        is_lost = is_behind and block.source == "computed" and state != "absent"
-        states.append("behind" if is_lost else _OF_SOURCE[block.source])
+        if is_behind and block.source == "computed" and state != "absent":
+            states.append("behind")
+        elif block.source == "cpu" and state == "restored":
+            states.append("restored_hit")
+        else:
+            states.append(_OF_SOURCE[block.source])
         is_behind = is_behind or block.source == "missing"
     return states
 

@@ -68,7 +68,7 @@ def test_lane_has_a_row_for_each_moment_and_how_all_blocks_stood_then(page):
         ("blocks_stored", 0, 4, [("cached", 4), ("absent", 1)]),
         ("blocks_evicted", 1, 2, [("cached", 1), ("absent", 2), ("cached", 1), ("absent", 1)]),
         ("blocks_restored", 1, 1, [("cached", 1), ("restored", 1), ("absent", 1), ("cached", 1), ("absent", 1)]),
-        ("lookup", 0, 5, [("gpu_hit", 1), ("cpu_hit", 1), ("missing", 1), ("behind", 1), ("computed", 1)]),
+        ("lookup", 0, 5, [("gpu_hit", 1), ("restored_hit", 1), ("missing", 1), ("behind", 1), ("computed", 1)]),
         ("blocks_evicted", 3, 1, [("cached", 1), ("restored", 1), ("absent", 3)]),
     ]
     assert [row["by_request_id"] for row in page["lane"]] == [None, "other", None, None, "r"]
@@ -126,3 +126,30 @@ def test_block_without_a_moment_is_missing_for_the_reason_that_the_engine_gave(m
     log.write(engine, kit.event("lookup", tail_hash=h[1], cut_index=0, missing_hash=h[0], cause=cause))
     chain = client_of(log).get("/restore/api/requests/r").json()["chain"]
     assert [block["why_missing"] for block in chain] == [words, None]
+
+
+@pytest.mark.parametrize(
+    ("num_before", "num_after", "kept_before", "kept_after"),
+    [(300, 600, 150, 349), (450, 20, 450, 20), (700, 20, 479, 20), (10, 700, 10, 489)],
+)
+def test_lane_of_a_busy_head_keeps_what_lies_around_the_lookup(
+    make_log, client_of, kit, num_before, num_after, kept_before, kept_after
+):
+    """A block that all prompts share goes on being loaded; a page holds 500 rows, 150 of them before the lookup where
+    there are more on both sides."""
+    log = make_log()
+    engine = log.engine()
+    h = kit.block_hash("p", 0)
+    log.chain(engine, [h])
+
+    def load(count):
+        log.write(engine, *(kit.event("loaded", request_id="other", head_hash=h, tail_hash=h) for _ in range(count)))
+
+    load(num_before)
+    log.write(engine, kit.event("started", request_id="r", num_blocks=1, tail_hash=h))
+    log.write(engine, kit.event("lookup", request_id="r", num_blocks=1, tail_hash=h, cpu_hit_tokens=32))
+    load(num_after)
+    body = client_of(log).get("/restore/api/requests/r").json()
+    kinds = [row["kind"] for row in body["lane"]]
+    assert kinds == ["blocks_loaded"] * kept_before + ["lookup"] + ["blocks_loaded"] * kept_after
+    assert body["is_lane_complete"] is (num_before + num_after < 500)

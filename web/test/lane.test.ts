@@ -1,148 +1,198 @@
 import { describe, expect, test } from "vitest";
-import type { BlockMoment, ChainBlock, EventRow, RequestDetail } from "../src/api/types";
-import { buildLane, cellLetter, columnOf, foldColumns, type LaneRow } from "../src/lib/lane";
+import type { EventRow, RequestDetail, LaneRow as ServerRow } from "../src/api/types";
+import {
+  buildLane,
+  cellLetter,
+  columnOf,
+  cropRows,
+  foldColumns,
+  type Lane,
+  lastChange,
+  stateAt,
+  touchesAt,
+} from "../src/lib/lane";
 import recorded from "./fixtures/request.json";
 
-type History = [seq: number, step: number, kind: BlockMoment["kind"]][];
+const LETTERS: Readonly<Record<string, ServerRow["spans"][number]["state"]>> = {
+  ".": "absent",
+  c: "cached",
+  r: "restored",
+  G: "gpu_hit",
+  C: "cpu_hit",
+  R: "restored_hit",
+  x: "missing",
+  b: "behind",
+  n: "computed",
+};
 
-function block(index: number, source: ChainBlock["source"], history: History): ChainBlock {
+/** A row of the server: row `seq` of the log, `stood` a letter a block. */
+function row(seq: number, step: number, kind: string, touched: [number, number], stood: string, by = ""): ServerRow {
   return {
-    index,
-    hash: String(index).repeat(64),
-    source,
-    why_missing: null,
-    is_in_cpu_tier: false,
-    num_moments: history.length,
-    history: history.map(([seq, step, kind]) => ({
-      seq,
-      step,
-      wall_ns: seq * 1e6,
-      kind,
-      kv_group: 0,
-      request_id: null,
-      by_request_id: null,
+    seq,
+    step,
+    wall_ns: seq * 1e6,
+    kind,
+    request_id: kind === "blocks_evicted" ? null : "r",
+    by_request_id: by || null,
+    kv_group: 0,
+    first_index: touched[0],
+    num_blocks: touched[1],
+    spans: (stood.match(/(.)\1*/g) ?? []).map((run) => ({
+      state: LETTERS[run[0] ?? ""] ?? "absent",
+      num_blocks: run.length,
     })),
   };
 }
 
-/** A request whose lookup is row 100 of the log. */
-function detail(chain: ChainBlock[]): RequestDetail {
-  const lookup: EventRow = {
-    seq: 100,
-    engine_id: 1,
-    step: 50,
-    wall_ns: 100e6,
-    monotonic_ns: 0,
-    kind: "lookup",
-    request_id: "r",
-    data: {},
-  };
-  const request = { ...(recorded as unknown as RequestDetail).request, gpu_hit_tokens: 32, cpu_hit_tokens: 32 };
-  const read = { history_first_seq: null, history_last_seq: 200, is_chain_complete: true };
-  const evidence = {
-    cut: null,
-    missed: [],
-    lane: [],
-    is_lane_complete: true,
-    saved_tokens: null,
-    saved_prefill_s: null,
-  };
-  return { request, hash_block_size: 32, chain, ...read, ...evidence, conversation_id: null, events: [lookup] };
+function event(seq: number, step: number, kind: string): EventRow {
+  return { seq, engine_id: 1, step, wall_ns: seq * 1e6, monotonic_ns: 0, kind, request_id: "r", data: {} };
 }
 
-const states = (row: LaneRow | undefined) => row?.cells.map((cell) => cell.state);
-const letters = (row: LaneRow | undefined) => row?.cells.map((cell) => cellLetter(cell, row.type)).join("|");
+/** A request of five hashed blocks, the last of them its answer's, with this lane. */
+function detail(lane: ServerRow[], events: EventRow[] = [], firstIndex = 0): RequestDetail {
+  const chain = [...Array(5).keys()].map((i) => ({
+    index: firstIndex + i,
+    hash: String(i).repeat(64),
+    source: "computed" as const,
+    why_missing: null,
+    is_in_cpu_tier: false,
+    num_moments: 0,
+    history: [],
+  }));
+  const request = { ...(recorded as unknown as RequestDetail).request, num_blocks: firstIndex + 4 };
+  const read = { history_first_seq: null, history_last_seq: 200, is_chain_complete: true, is_lane_complete: true };
+  const saved = { cut: null, missed: [], saved_tokens: null, saved_prefill_s: null, conversation_id: null };
+  return { request, hash_block_size: 32, chain, ...read, ...saved, lane, events };
+}
+
+/** How all blocks stood, a letter each as above; `-` for what came later. */
+function states(lane: Lane, at: number): string {
+  const letterOf = new Map(Object.entries(LETTERS).map(([letter, state]) => [state, letter]));
+  return [...Array(lane.numBlocks).keys()]
+    .map((place) => {
+      const found = lane.rows[at] && stateAt(lane.rows[at], place);
+      return found === "later" ? "-" : (found && letterOf.get(found)) || "?";
+    })
+    .join("");
+}
+
+function letters(lane: Lane, at: number): string {
+  return [...Array(lane.numBlocks).keys()]
+    .map((place) => (lane.rows[at] && cellLetter(lane.rows[at], place)) || ".")
+    .join("");
+}
 
 describe("the block lane", () => {
-  // Block 0 is on the GPU, 1 was re-stored before and hit, 2 was evicted and missed, 3 lay there behind the cut,
-  // 4 was never there. Later 2 is stored again, and in one step 3 is evicted and stored at once.
-  const chain = [
-    block(0, "gpu", []),
-    block(1, "cpu", [
-      [10, 1, "blocks_stored"],
-      [20, 2, "blocks_evicted"],
-      [30, 3, "blocks_restored"],
-      [105, 51, "blocks_loaded"],
-    ]),
-    block(2, "missing", [
-      [11, 1, "blocks_stored"],
-      [40, 4, "blocks_evicted"],
-      [110, 52, "blocks_stored"],
-    ]),
-    block(3, "computed", [
-      [12, 1, "blocks_stored"],
-      [120, 53, "blocks_evicted"],
-      [121, 53, "blocks_stored"],
-    ]),
-    block(4, "computed", []),
+  // Four blocks were stored, two of them evicted and one of these re-stored; the lookup found one on the GPU, one on the
+  // CPU, was cut at the third, and the fourth lay behind. Later, in one step, the second is loaded and the third stored;
+  // in another the fourth goes and is stored again. The answer fills the fifth, the request ends, the first goes.
+  const rows = [
+    row(10, 1, "blocks_stored", [0, 4], "cccc."),
+    row(20, 2, "blocks_evicted", [1, 2], "c..c.", "other"),
+    row(30, 3, "blocks_restored", [1, 1], "cr.c."),
+    row(100, 50, "lookup", [0, 5], "GRxbn"),
+    row(105, 51, "blocks_loaded", [1, 1], "cr.c."),
+    row(106, 51, "blocks_stored", [2, 1], "crcc."),
+    row(120, 53, "blocks_evicted", [3, 1], "crc..", "third"),
+    row(121, 53, "blocks_stored", [3, 1], "crcc."),
+    row(130, 60, "blocks_stored", [4, 1], "crccc"),
+    row(150, 70, "blocks_evicted", [0, 1], ".rccc", "fourth"),
   ];
-  const lane = buildLane(detail(chain));
+  const lane = buildLane(detail(rows, [event(99, 50, "request_started"), event(140, 61, "request_finished")]));
 
-  test("the lookup's row tells hits, the missing block, and what lay usable behind the cut", () => {
-    expect(states(lane.rows[0])).toEqual(["gpu", "cpu_restored", "missing", "beyond", "computed"]);
-    expect(letters(lane.rows[0])).toBe("G|R|×|b|");
-    expect([lane.cut, lane.numBeyond]).toEqual([2, 1]);
+  test("time runs down: a row a step that changed something, the lookup and the end among them", () => {
+    expect(lane.rows.map(({ type, label, step }) => label || `${type} ${step}`)).toEqual([
+      "moment 1",
+      "moment 2",
+      "moment 3",
+      "lookup",
+      "moment 51",
+      "moment 53",
+      "moment 53",
+      "moment 60",
+      "ended",
+      "moment 70",
+    ]);
   });
 
-  test("the second row is the CPU tier as it stood at the lookup", () => {
-    expect(states(lane.rows[1])).toEqual(["none", "in_restored", "out", "in", "none"]);
+  test("the lookup's row tells hits, the missing block, what lay usable behind, and what came only later", () => {
+    expect(lane.lookupRow).toBe(3);
+    expect(states(lane, 3)).toBe("GRxb-");
+    expect(letters(lane, 3)).toBe("GR×b.");
+    expect([lane.cut, lane.numBehind]).toEqual([2, 1]);
   });
 
-  test("time runs down, a row for each step that changed something, only changes lettered", () => {
-    expect(lane.rows.slice(2).map((row) => row.step)).toEqual([51, 52, 53]);
-    expect(letters(lane.rows[2])).toBe("|L|||");
-    expect(states(lane.rows[2])).toEqual(["none", "in_restored", "out", "in", "none"]);
-    expect(states(lane.rows[3])).toEqual(["none", "in_restored", "in", "in", "none"]);
-    expect(states(lane.rows[4])).toEqual(["none", "in_restored", "in", "in", "none"]);
-    expect(letters(lane.rows[4])).toBe("|||S|");
+  test("a row shows how all stood after it, and letters what it changed", () => {
+    expect([states(lane, 1), letters(lane, 1)]).toEqual(["c..c.", ".EE.."]);
+    expect([states(lane, 2), letters(lane, 2)]).toEqual(["cr.c.", ".R..."]);
+    expect([states(lane, 9), letters(lane, 9)]).toEqual([".rccc", "E...."]);
   });
 
-  test("only the newest moments are drawn, from the state that the older ones left", () => {
-    const short = buildLane(detail(chain), 1);
-    expect(short.numHiddenMoments).toBe(2);
-    expect(short.rows.slice(2).map((row) => row.step)).toEqual([53]);
-    expect(states(short.rows[2])?.[2]).toBe("in");
+  test("what one step did stands in one row", () => {
+    expect([states(lane, 4), letters(lane, 4)]).toEqual(["crcc.", ".LS.."]);
   });
 
-  test("an emptied tier loses every block", () => {
-    const reset = buildLane(
-      detail([
-        block(0, "cpu", [
-          [10, 1, "blocks_stored"],
-          [130, 60, "cache_reset"],
-        ]),
-      ]),
-    );
-    expect(states(reset.rows.at(-1))).toEqual(["out"]);
+  test("a step that did two things to one block has two rows, so that neither hides the other", () => {
+    expect([letters(lane, 5), letters(lane, 6)]).toEqual(["...E.", "...S."]);
   });
 
-  test("a request that was not looked up has no lookup row and no cut", () => {
-    const waiting = detail([block(0, "pending", [])]);
-    waiting.events = [];
-    waiting.request.gpu_hit_tokens = null;
-    const lane = buildLane(waiting);
-    expect(lane.rows.map((row) => row.type)).toEqual(["then"]);
-    expect(lane.cut).toBeNull();
+  test("a cell knows who changed it, in its own row or before", () => {
+    expect(touchesAt(lane.rows[1] as never, 2).map(({ byRequestId }) => byRequestId)).toEqual(["other"]);
+    const change = lastChange(lane, 4, 1);
+    // The load of step 51 changed nothing: the copy is there since the re-store.
+    expect([change?.kind, change?.step]).toEqual(["blocks_restored", 3]);
+    expect(lastChange(lane, 3, 2)?.byRequestId).toBe("other");
+    expect(lastChange(lane, 0, 4)).toBeNull();
+  });
+
+  test("rows far from the lookup are left out until they are asked for", () => {
+    const few = cropRows(lane, 1, 2);
+    expect([few.before, few.after]).toEqual([2, 4]);
+    expect(few.lane.rows.map(({ step }) => step)).toEqual([3, 50, 51, 53]);
+    expect(few.lane.lookupRow).toBe(1);
+    expect(cropRows(lane, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY).lane.rows).toHaveLength(10);
+  });
+
+  test("a request that was not looked up has no cut, and shows the newest", () => {
+    const waiting = buildLane(detail(rows.slice(0, 3)));
+    expect([waiting.lookupRow, waiting.cut, waiting.numBehind]).toEqual([null, null, 0]);
+    expect(cropRows(waiting, 2, 0).lane.rows.map(({ step }) => step)).toEqual([2, 3]);
+  });
+
+  test("a chain to which nothing has happened is one empty row", () => {
+    const idle = buildLane(detail([]));
+    expect([idle.rows.length, states(idle, 0)]).toEqual([1, "....."]);
+  });
+
+  test("a chain whose head the log lost counts from where it begins", () => {
+    const headless = buildLane(detail([row(10, 1, "blocks_stored", [7, 2], "cc...")], [], 7));
+    expect([headless.firstIndex, letters(headless, 0)]).toEqual([7, "SS..."]);
   });
 
   test("a chain that fits is not folded, a longer one folds runs of equal blocks with a count", () => {
-    const long = buildLane(detail([...Array(6).keys()].map((i) => block(i, i < 4 ? "gpu" : "computed", []))));
-    expect(foldColumns(long, 6)).toHaveLength(6);
-    const folded = foldColumns(long, 5);
+    const long = buildLane(detail([row(10, 1, "blocks_stored", [0, 3], "ccc..")]));
+    expect(foldColumns(long, 5)).toHaveLength(5);
+    const folded = foldColumns(long, 4);
     expect(folded).toEqual([
-      { first: 0, num: 4 },
-      { first: 4, num: 2 },
+      { first: 0, num: 3 },
+      { first: 3, num: 2 },
     ]);
-    expect(columnOf(folded, 5)).toBe(1);
+    expect(columnOf(folded, 4)).toBe(1);
+  });
+
+  test("blocks that looked different once are not folded together, though they are equal now", () => {
+    const apart = [row(10, 1, "blocks_stored", [0, 1], "c...."), row(11, 2, "blocks_stored", [1, 4], "ccccc")];
+    expect(foldColumns(buildLane(detail(apart)), 3)).toEqual([
+      { first: 0, num: 1 },
+      { first: 1, num: 4 },
+    ]);
   });
 
   test("a recorded request is drawn as its lookup says", () => {
-    const lane = buildLane(recorded as unknown as RequestDetail);
+    const drawn = buildLane(recorded as unknown as RequestDetail);
     const { request, hash_block_size: size } = recorded;
-    const row = states(lane.rows[0]) ?? [];
-    expect(row.filter((state) => state === "cpu" || state === "cpu_restored")).toHaveLength(
-      request.cpu_hit_tokens / size,
-    );
-    expect(row.indexOf("missing")).toBe(request.cut_index);
+    const found = states(drawn, drawn.lookupRow ?? -1);
+    expect(found.replace(/[^CR]/g, "")).toHaveLength(request.cpu_hit_tokens / size);
+    expect(found.indexOf("x")).toBe(request.cut_index);
   });
 });

@@ -1169,10 +1169,10 @@ export interface components {
             num_blocks: number;
             /**
              * State
-             * @description absent: no CPU copy; cached, restored: its CPU copy, by what made it; in the row of the lookup: gpu_hit, cpu_hit, missing (the cut), behind (usable, but behind the cut), computed
+             * @description absent: no CPU copy; cached, restored: its CPU copy, by what made it; in the row of the lookup: gpu_hit, cpu_hit, restored_hit (in the CPU tier thanks to a re-store), missing (the cut), behind (usable, but behind the cut), computed
              * @enum {string}
              */
-            state: "absent" | "cached" | "restored" | "gpu_hit" | "cpu_hit" | "missing" | "behind" | "computed";
+            state: "absent" | "cached" | "restored" | "gpu_hit" | "cpu_hit" | "restored_hit" | "missing" | "behind" | "computed";
         };
         /**
          * MissedRun
@@ -1454,12 +1454,12 @@ export interface components {
             is_chain_complete: boolean;
             /**
              * Is Lane Complete
-             * @description False: older rows are left out
+             * @description False: rows are left out
              */
             is_lane_complete: boolean;
             /**
              * Lane
-             * @description In the log's order; the newest 500
+             * @description In the log's order, at most 500: those around the lookup; the newest before there was one
              */
             lane: components["schemas"]["LaneRow"][];
             /** Missed */

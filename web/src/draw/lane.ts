@@ -1,6 +1,6 @@
 // Draws a block lane on a canvas and says which cell lies under a point. Takes the picture from lib/lane, keeps no state.
 import { clock, count, duration } from "../lib/format";
-import { type Cell, type CellState, type Column, cellLetter, type Lane, type LaneRow } from "../lib/lane";
+import { type CellState, type Column, cellLetter, type Lane, type LaneRow, stateAt, touchesAt } from "../lib/lane";
 import { COLORS, FONT, hatch, type Ink } from "./palette";
 
 export const ROW_HEIGHT = 22;
@@ -80,26 +80,31 @@ export function drawLane(
   ctx.scale(ratio, ratio);
   ctx.font = FONT;
   ctx.textBaseline = "middle";
-  drawHead(ctx, columns, layout, ink);
+  drawHead(ctx, lane, columns, layout, ink);
   const lookup = lane.rows.find((row) => row.type === "lookup");
   lane.rows.forEach((row, i) => {
     const top = layout.tops[i] ?? 0;
     drawLabel(ctx, row, top, layout, ink, lookup?.wallNs ?? null);
     columns.forEach((column, c) => {
-      const cell = row.cells[column.first];
-      if (cell) drawCell(ctx, cell, row, column, layout.gutter + c * layout.cell, top, layout.cell, ink, ratio);
+      drawCell(ctx, row, column, layout.gutter + c * layout.cell, top, layout.cell, ink, ratio);
     });
   });
   drawMarks(ctx, lane, columns, layout, ink, marks);
 }
 
 /** Block indices above the columns, as many as can be read. */
-function drawHead(ctx: CanvasRenderingContext2D, columns: readonly Column[], layout: Layout, ink: Ink): void {
+function drawHead(
+  ctx: CanvasRenderingContext2D,
+  lane: Lane,
+  columns: readonly Column[],
+  layout: Layout,
+  ink: Ink,
+): void {
   ctx.fillStyle = ink.muted;
   ctx.textAlign = "center";
   let free = layout.gutter - 4;
   columns.forEach((column, c) => {
-    const text = String(column.first);
+    const text = String(lane.firstIndex + column.first);
     const middle = layout.gutter + (c + 0.5) * layout.cell;
     const half = ctx.measureText(text).width / 2;
     if (middle - half < free) return;
@@ -120,16 +125,19 @@ function drawLabel(
   const isWide = layout.gutter > 100;
   ctx.textAlign = "left";
   ctx.fillStyle = row.type === "moment" ? ink.muted : ink.text;
-  if (row.type === "lookup") ctx.fillText("lookup", 0, middle);
-  else if (row.type === "then") ctx.fillText(isWide ? "CPU tier then" : "tier", 0, middle);
-  else {
-    ctx.fillText(count(row.step), 0, middle);
-    if (isWide && row.wallNs !== null) {
-      ctx.textAlign = "right";
-      const text = lookupNs === null ? clock(row.wallNs) : `+${duration(Math.max(0, row.wallNs - lookupNs))}`;
-      ctx.fillText(text, layout.gutter - 10, middle);
-    }
-  }
+  ctx.fillText(row.label || count(row.step), 0, middle);
+  if (!isWide || row.wallNs === null) return;
+  ctx.fillStyle = ink.muted;
+  ctx.textAlign = "right";
+  ctx.fillText(momentText(row, lookupNs), layout.gutter - 10, middle);
+}
+
+/** When it was: from the lookup on, or the time of day. */
+function momentText(row: LaneRow, lookupNs: number | null): string {
+  if (row.wallNs === null) return "";
+  if (lookupNs === null || row.type === "lookup") return clock(row.wallNs);
+  const after = row.wallNs - lookupNs;
+  return after < 0 ? duration(after) : `+${duration(after)}`;
 }
 
 interface Look {
@@ -141,22 +149,20 @@ interface Look {
 
 function lookOf(state: CellState, ink: Ink): Look {
   switch (state) {
-    case "gpu":
+    case "gpu_hit":
       return { fill: COLORS.gpu, letter: "#111111" };
-    case "cpu":
-    case "in":
+    case "cpu_hit":
+    case "cached":
       return { fill: COLORS.cpu, letter: "#ffffff" };
-    case "cpu_restored":
-    case "in_restored":
+    case "restored_hit":
+    case "restored":
       return { fill: COLORS.restored, letter: "#111111" };
     case "missing":
       return { fill: ink.back, border: COLORS.lost, letter: ink.text };
-    case "beyond":
+    case "behind":
       return { fill: ink.back, stripes: COLORS.cpu, border: COLORS.cpu, letter: ink.text };
     case "computed":
       return { fill: COLORS.computed, letter: "#111111" };
-    case "out":
-      return { fill: ink.back, border: COLORS.lost, letter: ink.text };
     default:
       return { fill: null, border: ink.line, letter: ink.text };
   }
@@ -164,7 +170,6 @@ function lookOf(state: CellState, ink: Ink): Look {
 
 function drawCell(
   ctx: CanvasRenderingContext2D,
-  cell: Cell,
   row: LaneRow,
   column: Column,
   left: number,
@@ -173,13 +178,16 @@ function drawCell(
   ink: Ink,
   ratio: number,
 ): void {
-  const look = lookOf(cell.state, ink);
+  const state = stateAt(row, column.first);
+  const touched = touchesAt(row, column.first).at(-1);
+  const look = lookOf(state, ink);
+  const border = touched?.kind === "blocks_evicted" ? COLORS.lost : look.border;
   const height = rowHeight(row) - GAP;
   const width = size - GAP;
   // In the rows of moments, what did not change steps back.
-  const isCalm = row.type !== "lookup" && cell.moment === null;
+  const isCalm = row.type !== "lookup" && touched === undefined;
   ctx.save();
-  ctx.globalAlpha = isCalm ? 0.42 : cell.state === "computed" ? 0.4 : 1;
+  ctx.globalAlpha = isCalm ? 0.42 : state === "computed" ? 0.4 : 1;
   if (look.fill) {
     ctx.fillStyle = look.fill;
     ctx.fillRect(left, top, width, height);
@@ -188,18 +196,18 @@ function drawCell(
     ctx.fillStyle = hatch(ctx, look.stripes, ratio, 5);
     ctx.fillRect(left, top, width, height);
   }
-  if (look.border) {
-    const line = cell.state === "missing" || cell.moment ? 2 : 1;
-    ctx.strokeStyle = look.border;
+  if (border) {
+    const line = state === "missing" || touched ? 2 : 1;
+    ctx.strokeStyle = border;
     ctx.lineWidth = line;
     ctx.strokeRect(left + line / 2, top + line / 2, width - line, height - line);
   }
   ctx.globalAlpha = 1;
-  const letter = cellText(ctx, cell, row, column, width);
+  const letter = cellText(ctx, row, column, width);
   if (letter) {
     ctx.fillStyle = look.letter;
     ctx.textAlign = "center";
-    if (cell.state === "beyond") {
+    if (state === "behind") {
       // The letter stands on the stripes: give it ground.
       ctx.fillStyle = ink.back;
       const half = ctx.measureText(letter).width / 2 + 2;
@@ -212,8 +220,8 @@ function drawCell(
 }
 
 /** The letter; in the lookup's row of a folded column the count too, as far as there is room. */
-function cellText(ctx: CanvasRenderingContext2D, cell: Cell, row: LaneRow, column: Column, width: number): string {
-  const letter = cellLetter(cell, row.type);
+function cellText(ctx: CanvasRenderingContext2D, row: LaneRow, column: Column, width: number): string {
+  const letter = cellLetter(row, column.first);
   if (column.num === 1 || row.type !== "lookup") return letter;
   const texts = [`${letter} ${column.num}`.trim(), String(column.num)];
   return texts.find((text) => ctx.measureText(text).width + 2 <= width) ?? letter;
@@ -229,10 +237,11 @@ function drawMarks(
 ): void {
   const bottom = layout.height - 4 - GAP;
   const cut = lane.cut === null ? -1 : columns.findIndex((column) => column.first === lane.cut);
-  if (cut >= 0) {
+  const lookupTop = lane.lookupRow === null ? undefined : layout.tops[lane.lookupRow];
+  if (cut >= 0 && lookupTop !== undefined) {
     const left = layout.gutter + cut * layout.cell - GAP / 2;
     ctx.fillStyle = COLORS.lost;
-    ctx.fillRect(left - 1.5, HEAD_HEIGHT - 4, 3, LOOKUP_HEIGHT + 6);
+    ctx.fillRect(left - 1.5, lookupTop - 4, 3, LOOKUP_HEIGHT + 6);
   }
   const pinned = marks.pinned;
   const column = pinned === null ? -1 : columns.findIndex((c) => pinned >= c.first && pinned < c.first + c.num);

@@ -48,6 +48,8 @@ export interface TrackOptions<P extends Bucket = TimelinePoint> {
   height: number;
   /** Room at the left that every strip of a screen shares, so that their times stand under each other. */
   gutter: number;
+  /** Room at the right, as shared: half of the last time's label, and whatever is written beside the plot. */
+  margin: number;
   hasTimeAxis: boolean;
   /** Labels of the y axis; null for a strip without one. */
   yLabel: ((value: number) => string) | null;
@@ -109,8 +111,7 @@ export class Track<P extends Bucket = TimelinePoint> {
     return {
       width: this.#width,
       height: o.height,
-      // Room for half of the last label, the same in every strip.
-      padding: [o.padTop, 22, o.hasTimeAxis ? null : 0, 0],
+      padding: [o.padTop, o.margin, o.hasTimeAxis ? null : 0, 0],
       legend: { show: false },
       scales: {
         x: {

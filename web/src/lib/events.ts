@@ -1,5 +1,5 @@
 // What each kind of event is called, the letter that marks it, and its one line of text. Pure: types of the API only.
-import type { EventRow } from "../api/types";
+import type { Engine, EventRow } from "../api/types";
 import { cutWords, lossWords } from "./causes";
 import { bytes, count, duration, NONE, plural, shortHash, shortId, span } from "./format";
 
@@ -59,10 +59,18 @@ export function runOf(event: EventRow): { first: number; num: number; group: num
     : { first, num, group, tail: text(event.data.tail_hash) };
 }
 
-/** Whether the event says something about block `index`. */
-export function touchesBlock(event: EventRow, index: number): boolean {
+/** For each KV-cache group, how many hash blocks one of its blocks covers. */
+export function groupRatios(engine: Engine | null, hashBlockSize: number): number[] {
+  const groups = (engine?.kv_groups ?? []) as { block_size?: number }[];
+  return groups.map(({ block_size: size }) => Math.max(1, Math.floor((size ?? hashBlockSize) / hashBlockSize)));
+}
+
+/** Whether the event says something about the hash block `index`; events count in blocks of their group. */
+export function touchesBlock(event: EventRow, index: number, ratios: readonly number[] = []): boolean {
   const run = runOf(event);
-  return run !== null && index >= run.first && index < run.first + run.num;
+  if (run === null) return false;
+  const ratio = ratios[run.group] ?? 1;
+  return index >= run.first * ratio && index < (run.first + run.num) * ratio;
 }
 
 /** The other request that the event names. */

@@ -1,6 +1,7 @@
 // What every screen needs to know about the log: its engines, the policy, the sums of the range, the timeline.
 import { computed, effect, signal, untracked } from "@preact/signals";
 import { api } from "../api/client";
+import type { Engine } from "../api/types";
 import { bucketSeconds, resolveRange } from "../lib/range";
 import { attempts } from "./access";
 import { nowMs, visible } from "./clock";
@@ -20,6 +21,10 @@ export const mainEngine = computed(() => {
     liveEngines.value.at(-1) ?? all.reduce<(typeof all)[number] | null>((a, b) => (a && a.id > b.id ? a : b), null)
   );
 });
+
+export function engineOf(id: number): Engine | null {
+  return (engines.data.value ?? []).find((engine) => engine.id === id) ?? null;
+}
 
 /** Where the log begins and ends, in milliseconds. While an engine lives, the end is now. */
 export const logSpan = computed(() => {

@@ -2,10 +2,11 @@
 import type { ChainBlock, RequestDetail } from "../api/types";
 import { seconds } from "../lib/benefit";
 import { causeOf } from "../lib/causes";
-import { kindOf, statusWords, touchesBlock } from "../lib/events";
+import { groupRatios, kindOf, statusWords, touchesBlock } from "../lib/events";
 import { clock, count, duration, exact, NONE, plural, share, shortId } from "../lib/format";
 import { buildLane } from "../lib/lane";
 import { href, hrefHere, route, setParams } from "../state/location";
+import { engineOf } from "../state/log";
 import { detail } from "../state/requests";
 import { Ago, Figure, Mark, Panel, Problem, RequestLink, SplitBar } from "./bits";
 import { CutPanel } from "./CutPanel";
@@ -37,10 +38,12 @@ export function RequestView() {
 function Page({ data }: { data: RequestDetail }) {
   const { request } = data;
   const text = route.value.params.block;
-  const pinned = text !== undefined && /^\d+$/.test(text) && data.chain[Number(text)] ? Number(text) : null;
+  const wanted = text !== undefined && /^\d+$/.test(text) ? Number(text) : null;
+  const block = data.chain.find(({ index }) => index === wanted) ?? null;
+  const pinned = block?.index ?? null;
   const pin = (index: number | null) => setParams({ block: index === null ? null : String(index) }, true);
-  const block = pinned === null ? null : (data.chain[pinned] ?? null);
-  const events = [...data.events].reverse().filter((event) => pinned === null || touchesBlock(event, pinned));
+  const ratios = groupRatios(engineOf(request.engine_id), data.hash_block_size);
+  const events = [...data.events].reverse().filter((event) => pinned === null || touchesBlock(event, pinned, ratios));
   return (
     <>
       <h1>
@@ -107,9 +110,9 @@ function Outcome({ data }: { data: RequestDetail }) {
           {data.cut.behind_tokens ? `, ${count(data.cut.behind_tokens)} of them still lay behind the cut` : ""}.
         </>
       ) : (
-        lane.numBeyond > 0 && (
+        lane.numBehind > 0 && (
           <>
-            Behind the cut lay {plural(lane.numBeyond, "usable block")}, {count(lane.numBeyond * size)} tokens.
+            Behind the cut lay {plural(lane.numBehind, "usable block")}, {count(lane.numBehind * size)} tokens.
           </>
         )
       )}

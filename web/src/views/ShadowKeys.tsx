@@ -3,7 +3,8 @@
 import { readInk } from "../draw/palette";
 import { DASHES, lineColor } from "../draw/shadows";
 import { percent } from "../lib/format";
-import { lineStyle } from "../lib/shadows";
+import { lineStyle, OBEYED, shadowLabel } from "../lib/shadows";
+import { points } from "../lib/whatif";
 import { unit } from "../state/cursor";
 import { shadows } from "../state/evidence";
 import { href } from "../state/location";
@@ -30,12 +31,24 @@ export function ShadowKeys() {
             href={hrefToggled(shadow.name)}
             title={hidden.value.has(shadow.name) ? "show its line" : "hide its line"}
           >
-            <LineSwatch policy={shadow.policy} /> {shadow.name} <b>{percent(shadow.hit_rate)}</b>
+            <LineSwatch policy={shadow.name} /> <span class="key-name">{shadowLabel(shadow.name)}</span>{" "}
+            <b>{percent(shadow.hit_rate)}</b>
+            {shadow.name === OBEYED && <Distance percentagePoints={data.error?.percentage_points ?? null} />}
           </a>
         ))}
       </span>
       {!data.is_caught_up && <span class="muted">still reading the log</span>}
     </div>
+  );
+}
+
+/** How far the shadow of what was obeyed is from the engine: so far the others may be off as well. */
+function Distance({ percentagePoints }: { percentagePoints: number | null }) {
+  if (percentagePoints === null) return null;
+  return (
+    <span class="muted" title="the shadow of the policy that was obeyed, less what the engine found">
+      {Math.abs(percentagePoints) < 0.05 ? "as the engine" : `${points(percentagePoints / 100, 0)} off`}
+    </span>
   );
 }
 

@@ -12,7 +12,7 @@ import { hrefHere } from "../state/location";
 import { engines, maxBuckets, timeline } from "../state/log";
 import { shadowLines } from "../state/shadows";
 import { Problem } from "./bits";
-import { Strip, type StripOptions, stepByKey, useWidth } from "./charts";
+import { LABEL_MARGIN, Strip, type StripOptions, stepByKey, useWidth } from "./charts";
 import { ShadowKeys } from "./ShadowKeys";
 
 const BLOCK_STRIPS: readonly { name: string; count: BlockCount; color: string; hatched: boolean; kind: string }[] = [
@@ -21,6 +21,8 @@ const BLOCK_STRIPS: readonly { name: string; count: BlockCount; color: string; h
   { name: "evictions", count: "evicted_blocks", color: COLORS.lost, hatched: false, kind: "blocks_evicted" },
   { name: "loads", count: "loaded_blocks", color: COLORS.cpu, hatched: false, kind: "blocks_loaded" },
 ];
+
+const NAME_MARGIN = 92;
 
 const SOURCES: Omit<StripOptions<TimelinePoint>, "height"> = {
   hasTimeAxis: true,
@@ -33,10 +35,12 @@ const SOURCES: Omit<StripOptions<TimelinePoint>, "height"> = {
 export function Strips() {
   const [root, width] = useWidth();
   const gutter = width > 0 && width < 480 ? 74 : 92;
+  // Beside a wide plot stand the names of the shadows' lines; a narrow one leaves them to the legend.
+  const margin = width < 640 ? LABEL_MARGIN : NAME_MARGIN;
   useEffect(() => {
     // In steps of 20 buckets, so that dragging a window's edge does not read the timeline anew at every pixel.
-    if (width > 0) maxBuckets.value = Math.min(240, Math.max(40, Math.floor((width - gutter) / 7 / 20) * 20));
-  }, [width, gutter]);
+    if (width > 0) maxBuckets.value = Math.min(240, Math.max(40, Math.floor((width - gutter - margin) / 7 / 20) * 20));
+  }, [width, gutter, margin]);
 
   const data = timeline.data.value;
   const isTokens = unit.value === "tokens";
@@ -48,7 +52,7 @@ export function Strips() {
     paint: (painter) => {
       const drawn = timeline.data.peek();
       if (drawn) paintSources(painter, drawn, unit.peek());
-      if (unit.peek() === "share") paintShadows(painter, shadowLines.peek());
+      if (unit.peek() === "share") paintShadows(painter, shadowLines.peek(), margin === NAME_MARGIN);
     },
   };
   return (
@@ -60,18 +64,25 @@ export function Strips() {
         <>
           <Slider points={data.points.length}>
             <Shared
-              key={`${unit.value} ${sources.height}`}
+              key={`${unit.value} ${sources.height} ${gutter} ${margin}`}
               options={sources}
               width={width}
               gutter={gutter}
+              margin={margin}
               label="Prompt tokens by source"
               look={lookOf(shadowLines.value)}
             />
           </Slider>
           {BLOCK_STRIPS.map((strip) => (
-            <BlockStrip key={strip.name} strip={strip} width={width} gutter={gutter} />
+            <BlockStrip
+              key={`${strip.name} ${gutter} ${margin}`}
+              strip={strip}
+              width={width}
+              gutter={gutter}
+              margin={margin}
+            />
           ))}
-          <TierStrip width={width} gutter={gutter} />
+          <TierStrip key={`${gutter} ${margin}`} width={width} gutter={gutter} margin={margin} />
         </>
       )}
     </div>
@@ -83,7 +94,14 @@ function lookOf(lines: readonly ShadowLine[]): string {
   return lines.map(({ label, rates }) => `${label} ${rates.size} ${[...rates.values()].at(-1)}`).join("|");
 }
 
-function BlockStrip({ strip, width, gutter }: { strip: (typeof BLOCK_STRIPS)[number]; width: number; gutter: number }) {
+/** The room that every strip of the screen shares. */
+interface Room {
+  width: number;
+  gutter: number;
+  margin: number;
+}
+
+function BlockStrip({ strip, width, gutter, margin }: { strip: (typeof BLOCK_STRIPS)[number] } & Room) {
   const value = (point: TimelinePoint) => point[strip.count];
   const at = cursorPoint.value;
   const shown = at ? value(at) : timeline.data.value ? sumBlocks(timeline.data.value, strip.count) : null;
@@ -104,13 +122,14 @@ function BlockStrip({ strip, width, gutter }: { strip: (typeof BLOCK_STRIPS)[num
         }}
         width={width}
         gutter={gutter}
+        margin={margin}
         label={`${strip.name}, blocks a bucket`}
       />
     </div>
   );
 }
 
-function TierStrip({ width, gutter }: { width: number; gutter: number }) {
+function TierStrip({ width, gutter, margin }: Room) {
   const capacity = (engines.data.value ?? []).reduce((top, engine) => Math.max(top, engine.num_cpu_blocks), 0);
   const points = timeline.data.value?.points ?? [];
   const at = cursorPoint.value;
@@ -134,6 +153,7 @@ function TierStrip({ width, gutter }: { width: number; gutter: number }) {
         }}
         width={width}
         gutter={gutter}
+        margin={margin}
         label="Fill of the CPU tier"
       />
     </div>
@@ -141,13 +161,7 @@ function TierStrip({ width, gutter }: { width: number; gutter: number }) {
 }
 
 /** A strip of the first screen: on the timeline's data, with the cursor that all of them share. */
-function Shared(props: {
-  options: StripOptions<TimelinePoint>;
-  width: number;
-  gutter: number;
-  label: string;
-  look?: string;
-}) {
+function Shared(props: Room & { options: StripOptions<TimelinePoint>; label: string; look?: string }) {
   return (
     <Strip<TimelinePoint>
       {...props}

@@ -28,11 +28,15 @@ export type StripOptions<P extends Bucket> = Pick<
   "height" | "hasTimeAxis" | "yLabel" | "padTop" | "yMax" | "paint"
 >;
 
+/** Half of the label of the last moment stands beyond the plot. */
+export const LABEL_MARGIN = 22;
+
 interface StripProps<P extends Bucket> {
   data: Series<P> | null;
   options: StripOptions<P>;
   width: number;
   gutter: number;
+  margin?: number;
   label: string;
   onCursor: (index: number | null) => void;
   /** Whatever else the painting depends on: painted again when it changes. */
@@ -47,6 +51,7 @@ export function Strip<P extends Bucket>({
   options,
   width,
   gutter,
+  margin = LABEL_MARGIN,
   label,
   onCursor,
   look,
@@ -71,6 +76,7 @@ export function Strip<P extends Bucket>({
       {
         ...options,
         gutter,
+        margin,
         yMax: (points) => latest.current.yMax(points),
         paint: (painter, given) => latest.current.paint(painter, given),
         onCursor,
