@@ -305,6 +305,7 @@ HEALTH: dict[str, Any] = {
     "schema_revision": "20261130a",
     "num_live_engines": 1,
     "last_seq": 5120,
+    "is_recorded": False,
 }
 
 

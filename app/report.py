@@ -36,11 +36,12 @@ from connector import log
 Snapshot = Callable[[], AbstractContextManager[Connection]]
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 MAX_MARKERS = 40
+# In the colours of the dashboard's strips.
 STRIPS = (
-    ("stored", "cpu", "stored"),
+    ("stored", "stored", "stored"),
     ("restored", "restored", "re-stored"),
     ("evicted", "lost", "evicted"),
-    ("loaded", "pinned", "loaded"),
+    ("loaded", "cpu", "loaded"),
 )
 
 
@@ -240,10 +241,13 @@ def _strips(timeline: Timeline) -> list[tuple[str, int, str]]:
     return found
 
 
-def _regret(bins: Sequence[Bin]) -> str:
-    names = [
-        f"≥ {words.nanoseconds(b.from_ns)}" if b.to_ns is None else f"< {words.nanoseconds(b.to_ns)}" for b in bins
-    ]
+def _regret(all_bins: Sequence[Bin]) -> str:
+    """Up to the last that has any; empty where none has."""
+    filled = [i for i, b in enumerate(all_bins) if b.num_blocks]
+    if not filled:
+        return ""
+    bins = all_bins[: filled[-1] + 1]
+    names = [f"≥ {words.span(b.from_ns)}" if b.to_ns is None else f"< {words.span(b.to_ns)}" for b in bins]
     counts = [b.num_blocks for b in bins]
     text = "Blocks that were evicted and wanted again, by how long after: " + ", ".join(
         f"{name}: {count:,}" for name, count in zip(names, counts, strict=True)
@@ -264,12 +268,13 @@ def _curve_chart(curve: WhatIfCurve) -> str:
         return ""
     most = max(x for x, _ in (*off, *tracked))
     endless = next((p.hit_rate for p in curve.points if p.cpu_bytes is None and p.hit_rate is not None), None)
+    # Dashed lines above the whole one: of two that say the same, both can be seen.
     lines = [
-        charts.Line("computed", "off", off, "square"),
-        charts.Line("restored", "tracked", tracked),
+        charts.Line("restored", "tracked", tracked, "square"),
+        charts.Line("text", "off", off, "circle", dash="6 4"),
     ]
     if endless is not None:
-        lines.append(charts.Line("cpu", "without end", [(0, endless), (most, endless)], is_dashed=True))
+        lines.append(charts.Line("text", "unlimited", [(0, endless), (most, endless)], dash="2 3"))
     here = None
     if curve.here_bytes is not None and curve.hit_rate is not None:
         here = curve.here_bytes / GIB, curve.hit_rate

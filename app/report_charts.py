@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
+from typing import Literal
 
 SECOND_NS = 1_000_000_000
 WIDTH = 960
 LEFT, RIGHT = 48, 12
+CHARACTER = 7.2
+"""A generous width of one character of a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +27,14 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a curve: points of (x, y), y from 0 to 1. `mark`: what is drawn at each point."""
+    """One line of a curve: points of (x, y), y from 0 to 1. `mark`: what is drawn at each point, if anything; `dash`:
+    lengths of pen and gap, none for a whole line."""
 
     tone: str
     label: str
     points: Sequence[tuple[float, float]]
-    mark: str = "circle"
-    is_dashed: bool = False
+    mark: Literal["circle", "square", ""] = ""
+    dash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ def stacked(
             base[i] += value
         drawn = "".join(path)
         parts.append(f'<path class="fill-{area.tone}" d="{drawn}"/><path class="over-{area.tone}" d="{drawn}"/>')
-    parts += [_marker(axis.x_at(wall_ns), top, bottom, label) for wall_ns, label in markers]
+    parts += _markers([(axis.x_at(wall_ns), label) for wall_ns, label in sorted(markers)], top, bottom)
     parts.append(_times(axis, bottom))
     return _svg(height, text, parts)
 
@@ -132,19 +136,19 @@ def curve(lines: Sequence[Line], here: tuple[float, float] | None, unit: str, te
         px, _ = place(x, 0)
         parts.append(f'<text class="tick" x="{px:.1f}" y="{bottom + 16}" text-anchor="middle">{x:.3g}</text>')
     parts.append(f'<text class="tick" x="{WIDTH - RIGHT}" y="{bottom + 16}" text-anchor="end">{escape(unit)}</text>')
-    # Lines that end close together must not write over one another.
-    lowest = -1e9
-    for line in sorted(lines, key=lambda each: -(each.points[-1][1] if each.points else 0)):
-        if not line.points:
-            continue
+    drawn = [line for line in lines if line.points]
+    for line in drawn:
         placed = [place(x, y) for x, y in line.points]
         d = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in placed)
-        dash = ' stroke-dasharray="6 4"' if line.is_dashed else ""
+        dash = f' stroke-dasharray="{line.dash}"' if line.dash else ""
         parts.append(f'<path class="stroke-{line.tone}" d="{d}"{dash}/>')
         parts += [_mark(line, x, y) for x, y in placed]
-        end_x, end_y = placed[-1]
-        lowest = max(lowest + 14, end_y + 4)
-        parts.append(f'<text class="label" x="{end_x + 9:.1f}" y="{lowest:.1f}">{escape(line.label)}</text>')
+    # Lines that end close together must not write over one another.
+    lowest = -1e9
+    for line in sorted(drawn, key=lambda each: -each.points[-1][1]):
+        x, y = place(*line.points[-1])
+        lowest = max(lowest + 16, y + 4)
+        parts.append(f'<text class="label" x="{x + 10:.1f}" y="{lowest:.1f}">{escape(line.label)}</text>')
     if here:
         x, y = place(*here)
         parts.append(f'<path class="here" d="M{x - 7:.1f} {y:.1f}H{x + 7:.1f}M{x:.1f} {y - 7:.1f}V{y + 7:.1f}"/>')
@@ -152,18 +156,30 @@ def curve(lines: Sequence[Line], here: tuple[float, float] | None, unit: str, te
 
 
 def _mark(line: Line, x: float, y: float) -> str:
+    if not line.mark:
+        return ""
     if line.mark == "square":
         return f'<rect class="mark-{line.tone}" x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8"/>'
     return f'<circle class="mark-{line.tone}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
 
 
-def _marker(x: float, top: float, bottom: float, label: str) -> str:
-    # Near the right edge the word goes to the left of its line.
-    side, anchor = (-4, "end") if x > WIDTH - 120 else (4, "start")
-    return (
-        f'<line class="marker" x1="{x:.1f}" x2="{x:.1f}" y1="{top - 12}" y2="{bottom}"/>'
-        f'<text class="label" x="{x + side:.1f}" y="{top - 6}" text-anchor="{anchor}">{escape(label)}</text>'
-    )
+def _markers(markers: Sequence[tuple[float, str]], top: float, bottom: float) -> list[str]:
+    """A line at each place. Its label stands beside it where it has room up to the next line, so that of changes that
+    follow at once the one that lasted is named; the last may stand on the other side of its line."""
+    parts: list[str] = []
+    taken = float(LEFT)
+    ends = [x for x, _ in markers[1:]] + [float(WIDTH)]
+    for (x, label), following in zip(markers, ends, strict=False):
+        parts.append(f'<line class="marker" x1="{x:.1f}" x2="{x:.1f}" y1="{top - 12}" y2="{bottom}"/>')
+        width = CHARACTER * len(label)
+        if x + 4 + width <= following:
+            parts.append(f'<text class="label" x="{x + 4:.1f}" y="{top - 6}">{escape(label)}</text>')
+            taken = x + 4 + width
+        elif following == WIDTH and x - 4 - width >= taken:
+            parts.append(f'<text class="label" x="{x - 4:.1f}" y="{top - 6}" text-anchor="end">{escape(label)}</text>')
+        else:
+            taken = max(taken, x)
+    return parts
 
 
 def _percent_grid(top: int, bottom: int) -> str:

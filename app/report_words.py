@@ -71,6 +71,8 @@ def seconds(value: float | None) -> str:
         return NONE
     if value < 0:
         return f"-{seconds(-value)}"
+    if value == 0:
+        return "0 s"
     if value < 1e-6:
         return f"{value * 1e9:.0f} ns"
     if value < 999.5e-6:
@@ -88,6 +90,14 @@ def seconds(value: float | None) -> str:
 def nanoseconds(value: int | None) -> str:
     """A duration that is given in nanoseconds."""
     return NONE if value is None else seconds(value / SECOND_NS)
+
+
+def span(value: int) -> str:
+    """A duration in nanoseconds, short: in one unit."""
+    if value < 60 * SECOND_NS:
+        return nanoseconds(value)
+    minutes = value / SECOND_NS / 60
+    return f"{minutes:.2g} min" if minutes < 60 else f"{minutes / 60:.2g} h"
 
 
 def times(value: float | None) -> str:

@@ -44,6 +44,7 @@ class Health(BaseModel):
     schema_revision: str
     num_live_engines: int
     last_seq: int
+    is_recorded: bool = Field(description="Served alone, over a log, without vLLM: there is no /v1 here")
 
 
 class Problem(BaseModel):

@@ -38,4 +38,5 @@ def read_health(context: AppContext, *, is_private: bool) -> Health:
         schema_revision=revision,
         num_live_engines=live,
         last_seq=newest,
+        is_recorded=context.settings.is_recorded,
     )

@@ -16,7 +16,18 @@ def test_well(make_log, client_of, kit):
     assert response.status_code == 200
     body = response.json()
     assert body.pop("schema_revision")
-    assert body == {"status": "ok", "detail": None, "log": log.path, "num_live_engines": 1, "last_seq": 1}
+    assert body == {
+        "status": "ok",
+        "detail": None,
+        "log": log.path,
+        "num_live_engines": 1,
+        "last_seq": 1,
+        "is_recorded": True,
+    }
+
+
+def test_health_inside_vllm_says_that_it_is_no_recorded_log(make_log, client_of):
+    assert client_of(make_log(), is_recorded=False).get("/restore/healthz").json()["is_recorded"] is False
 
 
 def break_it(path, how):

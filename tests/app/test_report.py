@@ -258,6 +258,26 @@ def test_a_stack_reaches_as_high_as_its_shares_and_leaves_gaps_where_there_was_n
     assert [(g.get("x"), g.get("width")) for g in gaps] == [("348.0", "300.0")]
 
 
+def _labels(*markers: tuple[int, str]) -> list[tuple[str | None, float, str | None]]:
+    """(text, x, anchor) of each label over a chart of 100 buckets of a second, nine units each from 48 on."""
+    svg = charts.stacked(
+        charts.Axis(100, T0, SECOND), [], [False] * 100, [(T0 + s * SECOND, m) for s, m in markers], "x"
+    )
+    root = ElementTree.fromstring(svg)
+    assert len(root.findall("./line[@class='marker']")) == len(markers)
+    found = root.findall("./text[@class='label']")
+    return [(text.text, float(text.get("x", "nan")), text.get("text-anchor")) for text in found]
+
+
+def test_of_changes_that_follow_at_once_the_one_that_lasted_is_named() -> None:
+    assert _labels((0, "off"), (1, "tracked"), (50, "rescan")) == [("tracked", 61, None), ("rescan", 502, None)]
+
+
+def test_a_change_at_the_right_edge_is_named_at_the_left_of_its_line_where_that_is_free() -> None:
+    assert _labels((50, "off"), (99, "tracked")) == [("off", 502, None), ("tracked", 935, "end")]
+    assert _labels((97, "off"), (99, "tracked")) == []
+
+
 def test_a_label_cannot_leave_its_chart() -> None:
     svg = charts.stacked(charts.Axis(1, T0, SECOND), [], [False], [(T0, "<b>")], '"><script>')
     assert ElementTree.fromstring(svg).get("aria-label") == '"><script>'

@@ -8,8 +8,10 @@ import { startLists } from "./state/lists";
 import { startLive } from "./state/live";
 import { startLog } from "./state/log";
 import { startRequests } from "./state/requests";
+import { startServer } from "./state/server";
 import { App } from "./views/App";
 
+startServer();
 startLog();
 startLive();
 startFeed();

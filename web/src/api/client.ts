@@ -8,6 +8,7 @@ import type {
   Engine,
   EventPage,
   Glance,
+  Health,
   PolicyChange,
   PolicyHistoryEntry,
   PolicyState,
@@ -99,6 +100,11 @@ export function windowParams({ sinceMs, untilMs, bucket }: Window): Params {
 const wallNs = (ms: number) => String(BigInt(Math.round(ms)) * 1_000_000n);
 
 export const api = {
+  /** Also of a server that says that it is not well. */
+  health: async (signal: AbortSignal): Promise<Health> => {
+    const response = await fetch("/restore/healthz", { signal, headers: authHeaders() });
+    return (await response.json()) as Health;
+  },
   policy: (signal: AbortSignal) => call<PolicyState>(`${API}/policy`, { signal }),
   changePolicy: (change: PolicyChange) =>
     call<PolicyState>(`${API}/policy`, {

@@ -1105,6 +1105,11 @@ export interface components {
         Health: {
             /** Detail */
             detail: string | null;
+            /**
+             * Is Recorded
+             * @description Served alone, over a log, without vLLM: there is no /v1 here
+             */
+            is_recorded: boolean;
             /** Last Seq */
             last_seq: number;
             /**
@@ -4351,6 +4356,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
+                     *       "is_recorded": false,
                      *       "last_seq": 5120,
                      *       "log": "/home/me/.local/share/vllm-restore/log.db",
                      *       "num_live_engines": 1,
@@ -4396,6 +4402,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
+                     *       "is_recorded": false,
                      *       "last_seq": 5120,
                      *       "log": "/home/me/.local/share/vllm-restore/log.db",
                      *       "num_live_engines": 1,

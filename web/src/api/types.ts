@@ -22,6 +22,7 @@ export type Engine = Schemas["Engine"];
 export type EventPage = Schemas["EventPage"];
 export type EventRow = Schemas["EventRow"];
 export type Glance = Schemas["Glance"];
+export type Health = Schemas["Health"];
 export type LaneRow = Schemas["LaneRow"];
 export type LaneSpan = Schemas["LaneSpan"];
 export type MissedRun = Schemas["MissedRun"];

@@ -236,13 +236,6 @@ function drawMarks(
   marks: Marks,
 ): void {
   const bottom = layout.height - 4 - GAP;
-  const cut = lane.cut === null ? -1 : columns.findIndex((column) => column.first === lane.cut);
-  const lookupTop = lane.lookupRow === null ? undefined : layout.tops[lane.lookupRow];
-  if (cut >= 0 && lookupTop !== undefined) {
-    const left = layout.gutter + cut * layout.cell - GAP / 2;
-    ctx.fillStyle = COLORS.lost;
-    ctx.fillRect(left - 1.5, lookupTop - 4, 3, LOOKUP_HEIGHT + 6);
-  }
   const pinned = marks.pinned;
   const column = pinned === null ? -1 : columns.findIndex((c) => pinned >= c.first && pinned < c.first + c.num);
   if (column >= 0) {
@@ -250,6 +243,13 @@ function drawMarks(
     ctx.strokeStyle = COLORS.pinned;
     ctx.lineWidth = 2;
     ctx.strokeRect(left - 2, 1, layout.cell + 2, bottom + 1);
+  }
+  const cut = lane.cut === null ? -1 : columns.findIndex((column) => column.first === lane.cut);
+  const lookupTop = lane.lookupRow === null ? undefined : layout.tops[lane.lookupRow];
+  if (cut >= 0 && lookupTop !== undefined) {
+    const left = layout.gutter + cut * layout.cell - GAP / 2;
+    ctx.fillStyle = COLORS.lost;
+    ctx.fillRect(left - 1.5, lookupTop - 4, 3, LOOKUP_HEIGHT + 6);
   }
   const { focus } = marks;
   const row = focus && lane.rows[focus.row];

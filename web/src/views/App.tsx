@@ -6,6 +6,7 @@ import { connection } from "../state/live";
 import { route } from "../state/location";
 import { engines, isLive, logSpan, summary } from "../state/log";
 import { numWaiting } from "../state/resource";
+import { health, isAlone } from "../state/server";
 import { BenefitPage } from "./Benefit";
 import { Problem } from "./bits";
 import { ChatView } from "./Chat";
@@ -107,8 +108,9 @@ function Overview() {
   const isQuiet = summary.data.value?.num_requests === 0 && summary.data.value.last_seq < 50;
   useEffect(() => {
     // The curl line names the model as the server does.
-    if (isQuiet && isLive.value && models.value === undefined) void findModels();
-  }, [isQuiet, isLive.value]);
+    const isAsked = models.value !== undefined || health.data.value === null || isAlone.value;
+    if (isQuiet && isLive.value && !isAsked) void findModels();
+  }, [isQuiet, isLive.value, health.data.value]);
   return (
     <main class="overview" id="main">
       <h1 class="unseen">Overview</h1>

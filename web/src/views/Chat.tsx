@@ -14,12 +14,16 @@ import {
   turns,
 } from "../state/chat";
 import { href, route, setParams } from "../state/location";
+import { health, isAlone } from "../state/server";
 import { Mark, Problem } from "./bits";
 
 export function ChatView() {
   const tries = attempts.value;
-  useEffect(() => void findModels(), [tries]);
-  const known = models.value;
+  const isKnown = health.data.value !== null || health.error.value !== null;
+  useEffect(() => {
+    if (isKnown && !isAlone.value) void findModels();
+  }, [tries, isKnown, isAlone.value]);
+  const known = isAlone.value ? null : models.value;
   return (
     <main class="view chat" id="main">
       <h1>Chat</h1>

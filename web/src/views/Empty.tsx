@@ -1,6 +1,10 @@
 // What stands where nothing has been recorded yet: what is missing, and the line that brings it.
 import { models } from "../state/chat";
 import { engines, isLive, mainEngine } from "../state/log";
+import { isAlone } from "../state/server";
+
+/** Where vLLM listens if nobody told it otherwise. */
+const VLLM = "http://127.0.0.1:8000";
 
 export function EmptyLog() {
   return (
@@ -37,5 +41,5 @@ export function EmptyTraffic() {
 
 function curlLine(model: string): string {
   const body = `{"model": "${model}", "max_tokens": 32, "messages": [{"role": "user", "content": "Tell me a story."}]}`;
-  return `curl ${window.location.origin}/v1/chat/completions -H 'Content-Type: application/json' \\\n  -d '${body}'`;
+  return `curl ${isAlone.value ? VLLM : window.location.origin}/v1/chat/completions -H 'Content-Type: application/json' \\\n  -d '${body}'`;
 }

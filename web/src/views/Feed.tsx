@@ -1,11 +1,13 @@
 // The feed: what the engine just did, newest first, with a filter by kind, a search and a pause.
 import { useEffect, useRef } from "preact/hooks";
 import type { EventRow } from "../api/types";
+import { engineMark, engineWords } from "../lib/engines";
 import { describe, KINDS, kindOf } from "../lib/events";
 import { clock, count, exact, plural } from "../lib/format";
 import { FEED_ROWS, find, frozen, kinds, numHeldBack, shown, togglePause } from "../state/feed";
 import { connection } from "../state/live";
-import { setParams } from "../state/location";
+import { href, setParams } from "../state/location";
+import { engines, liveEngines } from "../state/log";
 import { KindMark, Mark, Panel, RequestLink } from "./bits";
 
 export function Feed() {
@@ -93,7 +95,7 @@ function KindMenu() {
   );
 }
 
-/** Rows of the log, newest first. `isDated`: with the time of day. */
+/** Rows of the log, newest first. `isDated`: with the time of day. Which engine's each is, where there are several. */
 export function EventList({
   events,
   empty,
@@ -104,12 +106,20 @@ export function EventList({
   isDated?: boolean;
 }) {
   if (events.length === 0) return <p class="muted">{empty}</p>;
+  const known = engines.data.value ?? [];
+  const hasEngines = liveEngines.value.length > 1 || events.some(({ engine_id }) => engine_id !== events[0]?.engine_id);
+  const look = `events${isDated ? " dated" : ""}${hasEngines ? " of-engines" : ""}`;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls has to be reachable by keyboard
     <section class="scroll" tabIndex={0} aria-label="Events, newest first">
-      <ol class={isDated ? "events dated" : "events"}>
+      <ol class={look}>
         {events.map((event) => (
           <li key={event.seq} title={`${exact(event.wall_ns, true)}, row ${event.seq}`}>
+            {hasEngines && (
+              <a class="engine" href={href("engines")} title={engineWords(event.engine_id, known)}>
+                {engineMark(event.engine_id, known)}
+              </a>
+            )}
             <span class="step">{isDated ? clock(event.wall_ns, true) : count(event.step)}</span>
             <KindMark event={event} />
             <span class="kind">{kindOf(event.kind).label}</span>

@@ -7,6 +7,7 @@ import { nowMs } from "../state/clock";
 import { connection, lostReason, lostSinceMs } from "../state/live";
 import { href, range, route, setParams } from "../state/location";
 import { engines, isLive, liveEngines, logSpan, mainEngine } from "../state/log";
+import { isAlone } from "../state/server";
 import { flipTheme, isDark } from "../state/theme";
 
 const VIEWS: readonly { view: View; label: string }[] = [
@@ -39,7 +40,7 @@ export function Header() {
       </a>
       <Watched />
       <nav aria-label="Views">
-        {VIEWS.map(({ view, label }) => (
+        {VIEWS.filter(({ view }) => view !== "chat" || !isAlone.value).map(({ view, label }) => (
           <a key={view} href={href(view)} aria-current={here === view ? "page" : undefined}>
             {label}
           </a>

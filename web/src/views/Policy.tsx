@@ -56,9 +56,9 @@ function Table({ rows }: { rows: readonly PolicyHistoryEntry[] }) {
                   <Ago ns={row.created_wall_ns} />
                 </span>
               </td>
-              <td>{row.author}</td>
+              <td class="words">{row.author}</td>
               <td>{changeWords(row.before, row.after)}</td>
-              <td>
+              <td class="words">
                 <Applied row={row} />
               </td>
             </tr>

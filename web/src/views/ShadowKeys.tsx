@@ -13,11 +13,10 @@ import { isDark } from "../state/theme";
 
 export function ShadowKeys() {
   const data = shadows.data.value;
-  if (!data || unit.value === "tokens") return null;
-  if (data.unsupported !== null) {
+  if (unit.value === "tokens" || shadows.error.value !== null) return null;
+  if (data?.unsupported) {
     return <p class="readout shadow-keys muted">No shadows: {data.unsupported}</p>;
   }
-  if (offered.value.length === 0) return null;
   return (
     <div class="readout shadow-keys" data-testid="shadow-keys">
       <span class="when">
@@ -33,11 +32,11 @@ export function ShadowKeys() {
           >
             <LineSwatch policy={shadow.name} /> <span class="key-name">{shadowLabel(shadow.name)}</span>{" "}
             <b>{percent(shadow.hit_rate)}</b>
-            {shadow.name === OBEYED && <Distance percentagePoints={data.error?.percentage_points ?? null} />}
+            {shadow.name === OBEYED && <Distance percentagePoints={data?.error?.percentage_points ?? null} />}
           </a>
         ))}
       </span>
-      {!data.is_caught_up && <span class="muted">still reading the log</span>}
+      {!data?.is_caught_up && <span class="muted">reading the log…</span>}
     </div>
   );
 }
