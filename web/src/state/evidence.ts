@@ -1,6 +1,6 @@
 // What the views of the evidence read: causes, benefit, shadows, what-if, conversations, the tier's map. Each is read while
 // a view that shows it is open, for the piece of time that is on screen.
-import { computed, untracked } from "@preact/signals";
+import { computed, effect, signal, untracked } from "@preact/signals";
 import { api } from "../api/client";
 import type { View } from "../lib/route";
 import { keepFresh } from "./fresh";
@@ -45,6 +45,9 @@ export const tierParams = computed(() => {
   };
 });
 
+/** Whether the shadows have once come to the log's end since the page was opened. */
+const haveCaughtUp = signal(false);
+
 const on = (...views: View[]) => views.includes(route.value.view);
 /** The range on screen as a key; null before the log's begin and the chart's width are known. */
 const windowKey = (needsWidth: boolean) =>
@@ -55,9 +58,22 @@ const moves = () => range.peek().type !== "fixed";
 
 /** Starts reading. Called once, when the page starts. */
 export function startEvidence(): void {
-  keepFresh(glance, { key: () => (on("now") ? windowKey(true) : null), everyMs: 3000, moves });
+  keepFresh(glance, {
+    // What a larger tier would give is known once the shadows have read the log.
+    key: () => (on("now") && windowKey(true) !== null ? `${windowKey(true)} ${haveCaughtUp.value}` : null),
+    everyMs: 3000,
+    moves,
+  });
   keepFresh(benefit, { key: () => (on("now", "benefit") ? windowKey(on("now")) : null), everyMs: 4000, moves });
-  keepFresh(shadows, { key: () => (on("now", "whatif") ? windowKey(on("now")) : null), everyMs: 3000, moves });
+  keepFresh(shadows, {
+    key: () => (on("now", "whatif") ? windowKey(on("now")) : null),
+    everyMs: 3000,
+    moves,
+    isUnfinished: () => shadows.data.peek()?.is_caught_up === false,
+  });
+  effect(() => {
+    if (shadows.data.value?.is_caught_up) haveCaughtUp.value = true;
+  });
   keepFresh(causes, { key: () => (on("misses") ? windowKey(false) : null), everyMs: 3000, moves });
   keepFresh(conversations, {
     key: () => (on("conversations") && logSpan.value ? `${route.value.params.before ?? ""}` : null),

@@ -16,10 +16,12 @@ export interface Freshness {
   everyMs: number;
   /** Whether new events can change the answer. */
   moves?: () => boolean;
+  /** Whether the last answer says that there is more to come: asked again though nothing happens in the log. */
+  isUnfinished?: () => boolean;
 }
 
 /** Starts keeping `resource` fresh. Called once a resource, when the page starts. */
-export function keepFresh<T>(resource: Resource<T>, { key, thing, everyMs, moves }: Freshness): void {
+export function keepFresh<T>(resource: Resource<T>, { key, thing, everyMs, moves, isUnfinished }: Freshness): void {
   let readKey: string | null = null;
   let readThing: string | null = null;
   let readAt = 0;
@@ -57,8 +59,8 @@ export function keepFresh<T>(resource: Resource<T>, { key, thing, everyMs, moves
       // What the server refuses for good is not asked again until something else is wanted.
       const isRetry =
         resource.error.peek() !== null && (status === null || status < 400 || status >= 500) && age >= 4000;
-      if (!isRetry && (!isNew || age < everyMs) && !(isLive.peek() && (moves?.() ?? true) && age >= 5 * everyMs))
-        return;
+      const isDue = (isNew || isUnfinished?.()) && age >= everyMs;
+      if (!isRetry && !isDue && !(isLive.peek() && (moves?.() ?? true) && age >= 5 * everyMs)) return;
       noteRead();
       void resource.refresh();
     });
