@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 
 from sqlalchemy import URL
@@ -41,10 +42,10 @@ INFO = EngineInfo(
 class LiveEngine:
     """Takes a step every twentieth of a second, as an engine does that has work, and obeys the policy as one does."""
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, dp_index: int = 0) -> None:
         self.url = url
         log.upgrade(url)
-        self._recorder = Recorder(url, INFO)
+        self._recorder = Recorder(url, replace(INFO, engine_uid=f"{INFO.engine_uid} {dp_index}", dp_index=dp_index))
         self._todo: deque[Sequence[Event | ChainExtended]] = deque()
         self._end = threading.Event()
         self._is_paused = threading.Event()

@@ -193,6 +193,24 @@ def started_in(live_engine: LiveEngine) -> list[str]:
     return found
 
 
+def test_feed_names_the_engine_of_each_row_where_there_are_two(
+    open_page: OpenPage, live_dashboard: Server, live_engine: LiveEngine
+) -> None:
+    page = open_page(live_dashboard.url)
+    rows = page.get_by_role("region", name="Feed").locator(".events li")
+    live_engine.request("alone", 2)
+    started(page, "alone")
+    expect(rows.locator(".engine")).to_have_count(0)
+    with LiveEngine(live_engine.url, dp_index=1) as second:
+        second.request("theirs", 2)
+        started(page, "theirs")
+        for name, engine in (("alone", "0"), ("theirs", "1")):
+            mine = rows.filter(has=page.locator(f'a[title="{name}"]'))
+            expect(mine.locator(".engine").first).to_have_text(engine)
+            assert set(mine.locator(".engine").all_text_contents()) == {engine}
+        expect(rows.locator(".engine").first).to_have_attribute("title", re.compile("engine 1, start 2"))
+
+
 def test_a_fault_is_shown_with_its_words(open_page: OpenPage, live_dashboard: Server, live_engine: LiveEngine) -> None:
     page = open_page(live_dashboard.url)
     live_engine.tell(Fault("build_connector_meta", "the tier went away", 1))

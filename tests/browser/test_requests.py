@@ -112,6 +112,49 @@ def test_lane_names_what_is_pointed_at_and_a_click_pins_it(
     expect(page.get_by_role("region", name="Block 0", exact=True)).to_be_visible()
 
 
+def test_lane_tells_who_took_the_block_that_was_missing(
+    open_page: OpenPage, dashboard_server: Server, recorded_log: URL
+) -> None:
+    [(request_id, cut, missing, step, by)] = rows_of(
+        recorded_log,
+        "SELECT request_id, cut_index, lower(hex(missing_hash)), evicted_step, by_request_id FROM lookup "
+        "WHERE cause = 'evicted' AND cut_index > 0 ORDER BY seq LIMIT 1",
+    )
+    page = open_page(f"{dashboard_server.url}#/requests/{request_id}")
+    lane = page.get_by_role("application")
+    # The keys begin in the row of the lookup.
+    lane.focus()
+    for _ in range(int(cut)):
+        lane.press("ArrowRight")
+    readout = page.locator("#lane-readout")
+    expect(readout).to_contain_text(f"block {cut} · {missing[:8]}")
+    expect(readout).to_contain_text("missing: here the lookup was cut")
+    digits = f"{int(step):,}".replace(",", "\u202f")
+    expect(readout).to_contain_text(f"evicted at step {digits} by the store of {by.removeprefix('chatcmpl-')[:8]}")
+    # It was gone in the row above, too; further up, where it went, the row says when that was.
+    lane.press("ArrowUp")
+    expect(readout).to_contain_text(re.compile(rf"evicted at step {digits} by the store of"))
+    lane.press("Enter")
+    expect(page).to_have_url(re.compile(rf"block={cut}$"))
+    history = page.get_by_role("region", name=f"Block {cut}", exact=True)
+    expect(history.get_by_role("row").filter(has_text="evicted").filter(has_text=by[9:17])).not_to_have_count(0)
+
+
+def test_lane_shows_what_came_long_before_the_lookup_on_demand(
+    open_page: OpenPage, dashboard_server: Server, restored_request: str
+) -> None:
+    page = open_page(f"{dashboard_server.url}#/requests/{restored_request}")
+    lane = page.get_by_role("application")
+    expect(lane).to_be_visible()
+    few = lane.bounding_box()
+    page.get_by_role("button", name=re.compile(r"show \d+.earlier moments?")).click()
+    expect(page.get_by_role("button", name=re.compile("earlier moment"))).to_have_count(0)
+    every = lane.bounding_box()
+    assert few
+    assert every
+    assert every["height"] > few["height"]
+
+
 def test_an_unknown_request_says_so(open_page: OpenPage, dashboard_server: Server) -> None:
     page = open_page(f"{dashboard_server.url}#/requests/nobody")
     expect(page.get_by_role("heading", name="No such request")).to_be_visible()

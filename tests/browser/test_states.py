@@ -43,6 +43,17 @@ def test_chat_over_a_recorded_log_says_that_there_is_no_model(open_page: OpenPag
     expect(page.get_by_role("textbox")).to_have_count(0)
 
 
+def test_chat_is_offered_where_there_is_a_model_and_nowhere_else(
+    open_page: OpenPage, dashboard_server: Server, serve: Serve
+) -> None:
+    page = open_page(dashboard_server.url)
+    views = page.get_by_role("navigation", name="Views").get_by_role("link")
+    expect(views.filter(has_text="Engines")).to_be_visible()
+    expect(views.filter(has_text="Chat")).to_have_count(0)
+    inside = open_page(serve(Settings(db=dashboard_server.settings.db, is_recorded=False)).url)
+    expect(inside.get_by_role("navigation", name="Views").get_by_role("link", name="Chat")).to_be_visible()
+
+
 def test_engines_view_tells_each_start_and_how_it_ended(open_page: OpenPage, dashboard_server: Server) -> None:
     page = open_page(f"{dashboard_server.url}#/engines")
     expect(page.get_by_role("region", name="Engine 0, start 2")).to_contain_text("stopped")
