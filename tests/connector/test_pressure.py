@@ -60,6 +60,22 @@ def test_tracked_keeps_the_head_of_a_request_that_is_larger_than_the_tier(make_e
     assert engine.sql("SELECT count(*) FROM blocks_evicted") == [(0,)]
 
 
+def test_tracked_repairs_the_head_that_a_request_has_evicted_itself_and_comes_to_rest(make_engine):
+    """Off, 10 blocks go through 7 places: the last 3 take those of the first 3. The deepest 3 give them back."""
+    engine = make_engine(cpu_blocks=8, policy=Policy(enabled=False))
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 10))
+    engine.steps(4)
+    assert engine.in_cpu("a") == [False] * 3 + [True] * 7
+    engine.set_policy(enabled=True)
+    orders = note_restores(engine)
+    for _ in range(8):
+        engine.step()
+        watch.check()
+    assert orders == [engine.keys("a")[:3]] + [[]] * 7
+    assert engine.in_cpu("a") == [True] * 7 + [False] * 3
+
+
 def test_rescan_of_a_request_larger_than_the_tier_is_bounded_by_its_budget(make_engine):
     engine = make_engine(cpu_blocks=8, policy=Policy(mode="rescan", max_restore_blocks_per_step=2))
     watch = Watch(engine)
