@@ -16,8 +16,7 @@ pytestmark = pytest.mark.engine
 # A copy of a block of the preempted request itself, that was ordered in a step before it was preempted and was over
 # only after it was.
 PREEMPTED_MEANWHILE = """
-    SELECT p.request_id, p.seq, p.step, r.step AS over_step
-    FROM request_preempted AS p JOIN blocks_restored AS r ON r.request_id = p.request_id
+    SELECT 1 FROM request_preempted AS p JOIN blocks_restored AS r ON r.request_id = p.request_id
     WHERE p.seq > :seq AND r.seq > p.seq AND r.scheduled_step < p.step
 """
 PREEMPTED_TWICE = "SELECT 1 FROM request_preempted WHERE seq > :seq AND num_preemptions = 2"
@@ -28,7 +27,8 @@ OF_REQUEST = ("request_preempted", "lookup", "cursor_moved", "request_finished")
 
 
 def shut_until_preemptions(server: Server, done: threading.Event) -> None:
-    """Again and again, keeps all copies in flight until a request is preempted."""
+    """Again and again, keeps all copies in flight until a request is preempted. The worker must wait for them then, and
+    `gated_worker` sees to it that it does."""
     while not done.is_set():
         with gate.shut(server.folder):
             start = server.newest_seq()
@@ -120,7 +120,3 @@ def test_answers_are_right_where_requests_are_preempted_with_restores_of_their_b
     )
     assert_all_start_again(events)
     assert_each_copy_counted_once(events, reset["num_blocks"])
-    # A preemption lets the copies in flight come to their end before the blocks are given away. By then the next step
-    # may have been scheduled already.
-    for found in server.rows(PREEMPTED_MEANWHILE, seq=before):
-        assert found["step"] <= found["over_step"] <= found["step"] + 1, found
