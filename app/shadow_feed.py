@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from app.queries.traffic import Chains, TierShape, read_rows
 from app.shadow_pages import WindowPages
-from connector.shadow import ShadowPolicy, ShadowTier
+from connector.shadow import Asked, ShadowPolicy, ShadowTier
 
 SECOND_NS = 1_000_000_000
 MAX_SECONDS = 200_000
@@ -85,24 +85,29 @@ class ShadowFeed:
         self.num_lookups = 0
         self.truth = Series()
         self.series = {name: Series() for name in shadows}
-        self._chains = Chains(shape.engine_id)
+        self._chains = Chains(shape.engine_id, shape.groups)
+        self._step = 0
         self._pages = WindowPages(shape, self._chains)
 
     def take(self, conn: Connection, limit: int) -> int:
         """Read up to `limit` rows and follow them. Returns how many there were."""
         rows = read_rows(conn, self.shape.engine_id, self.last_seq, limit)
+        tiers = list(self.shadows.values())
         for row in rows:
-            self._follow(conn, row)
+            self._follow(conn, row, tiers)
             self.last_seq = row.seq
         return len(rows)
 
-    def _follow(self, conn: Connection, row: Any) -> None:
-        kind, tiers = row.kind, list(self.shadows.values())
+    def _follow(self, conn: Connection, row: Any, tiers: list[ShadowTier]) -> None:
+        kind = row.kind
         self._pages.follow(conn, row, tiers)
         # A lookup is made after the step of its row was built, and these before it was.
         is_before = kind in BEFORE_STEP
-        for tier in tiers:
-            tier.step(row.step - is_before)
+        step: int = row.step - is_before
+        if step > self._step:
+            self._step = step
+            for tier in tiers:
+                tier.step(step)
         if kind == "lookup":
             self._lookup(conn, row)
             return
@@ -133,7 +138,7 @@ class ShadowFeed:
         if kind == "lookup_waits":
             asked = self._asked(conn, row)
             for tier in tiers:
-                tier.waits(row.request_id, *asked)
+                tier.waits(row.request_id, asked)
         elif kind == "request_preempted":
             for tier in tiers:
                 tier.preempted(row.request_id)
@@ -151,12 +156,11 @@ class ShadowFeed:
                 tier.computed(request_id, row.kv_group, row.first_index + row.num_blocks, row.scheduled_step)
             tier.copies_over(row.scheduled_step)
 
-    def _asked(self, conn: Connection, row: Any) -> tuple[tuple[bytes, ...], int, int]:
-        """A lookup's chain, the hash blocks that it may use at most, and those that the GPU gave."""
+    def _asked(self, conn: Connection, row: Any) -> Asked:
         size = self.shape.hash_block_size
         on_gpu = row.gpu_hit_tokens // size
         usable = 0 if row.is_skipped else (row.num_tokens - 1) // size
-        return self._chains.whole(conn, row), max(usable, on_gpu), on_gpu
+        return Asked(self._chains.whole(conn, row), max(usable, on_gpu), row.num_blocks, on_gpu)
 
     def _lookup(self, conn: Connection, row: Any) -> None:
         size = self.shape.hash_block_size
@@ -166,6 +170,6 @@ class ShadowFeed:
             self.num_lookups += 1
             self.truth.add(row.wall_ns, row.num_tokens, row.gpu_hit_tokens, row.cpu_hit_tokens)
         for name, tier in self.shadows.items():
-            found = tier.lookup(row.request_id, *asked)
+            found = tier.lookup(row.request_id, asked)
             if counts:
                 self.series[name].add(row.wall_ns, row.num_tokens, row.gpu_hit_tokens, found * size)

@@ -9,8 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from app.queries.traffic import Chains, TierShape, read_copied
-from connector.shadow import GroupShape, ShadowTier
-from connector.shadow_groups import key_of
+from connector.shadow import Chain, GroupShape, ShadowTier
 
 # After so many steps a copy is in the log, if there was one.
 COPY_STEPS = 8
@@ -25,7 +24,7 @@ class WindowPages:
         self._groups = {g.number: g for g in shape.groups if g.needed is not None}
         self._held: set[bytes] = set()
         self._cursors: dict[str, dict[int, int]] = {}
-        self._chain_of: dict[str, tuple[bytes, ...]] = {}
+        self._chain_of: dict[str, Chain] = {}
 
     def follow(self, conn: Connection, row: Any, tiers: list[ShadowTier]) -> None:
         """Take note of a row, and tell the tiers what was gone, before they act on the row."""
@@ -54,13 +53,12 @@ class WindowPages:
 
     def _hold(self, conn: Connection, row: Any, group: GroupShape, *, is_there: bool) -> None:
         chain = self._chains.get(conn, row.tail_hash)
-        for index in range(row.first_index, row.first_index + row.num_blocks):
-            if (index + 1) * group.ratio <= len(chain):
-                key = key_of(chain, group, index)
-                if is_there:
-                    self._held.add(key)
-                else:
-                    self._held.discard(key)
+        end = min(row.first_index + row.num_blocks, len(chain) // group.ratio)
+        keys = chain.line.keys[group.number][row.first_index : end]
+        if is_there:
+            self._held.update(keys)
+        else:
+            self._held.difference_update(keys)
 
     def _tell(
         self, conn: Connection, row: Any, group: GroupShape, first: int, end: int, tiers: list[ShadowTier], last: int
@@ -68,16 +66,16 @@ class WindowPages:
         if first >= end:
             return
         copied = read_copied(conn, self._shape.engine_id, row, group.number, last, last + COPY_STEPS)
-        chain = self._chain_of.get(row.request_id, ())
+        chain = self._chain_of.get(row.request_id)
         gone: list[int] = []
         for index in range(first, end):
             deepest = (index + 1) * group.ratio - 1
             if copied is None:
                 # The log's end: of what was computed in one go, only the window is sure to be there.
                 is_gone = row.kind == "request_finished" and index < end - (group.needed or 0) - 1
-            elif deepest < len(chain):
-                is_held = key_of(chain, group, index) in self._held
-                is_gone = index not in copied[0] and chain[deepest] not in copied[1] and not is_held
+            elif chain is not None and deepest < len(chain):
+                is_held = chain.line.keys[group.number][index] in self._held
+                is_gone = index not in copied[0] and chain.line.hashes[deepest] not in copied[1] and not is_held
             else:
                 is_gone = index not in copied[0]
             if is_gone:

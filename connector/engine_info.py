@@ -61,7 +61,13 @@ def engine_info(
         num_cpu_blocks=manager.num_cpu_blocks - 1 if manager is not None else 0,
         block_bytes=kv_cache_config.kv_cache_tensors[0].size // kv_cache_config.num_blocks,
         kv_groups=tuple(
-            KVGroup(sizes[g], type(group.kv_cache_spec).__name__, g in cacheable, window_of(group.kv_cache_spec))
+            KVGroup(
+                sizes[g],
+                type(group.kv_cache_spec).__name__,
+                g in cacheable,
+                window_of(group.kv_cache_spec),
+                manager is not None and manager.cpu_coordinator.single_type_managers[g].use_eagle,
+            )
             for g, group in enumerate(kv_cache_config.kv_cache_groups)
         ),
         restore_support=reason or "yes",

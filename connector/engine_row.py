@@ -27,6 +27,8 @@ class KVGroup:
     is_prefix_cacheable: bool
     window: int | None = None
     """Tokens that it looks back; None: all."""
+    drops_last_block: bool = False
+    """A draft head (EAGLE, MTP) has the last block of a hit computed again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Pure: standard library only. A *key* is a block hash with its KV-cache group, as
 chain is the same for every request that owns it, since a hash covers its whole prefix.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -91,11 +91,29 @@ class OwnerIndex:
         if block is not None and block.lost_ticket:
             self._enqueue(block)  # its first owner may be another one now
 
+    def own_run(self, request_id: str, group: int, first: int, keys: Sequence[bytes], block_depth: int) -> None:
+        """The request's cursor passed these blocks of a group, from index `first` on. `block_depth`: what a block adds
+        to the depth of the next."""
+        blocks, mine = self._blocks, self._keys_of.setdefault(request_id, [])
+        for index, key in enumerate(keys, first):
+            if key in blocks:
+                self.own(request_id, group, index, index * block_depth, key)
+            else:
+                blocks[key] = OwnedBlock(key, group, index, index * block_depth, request_id)
+                mine.append(key)
+
     def disown(self, request_id: str) -> None:
         """The request gave its blocks back (preempted). Its admission number stays."""
         self._starts_of.pop(request_id, None)
+        blocks = self._blocks
         for key in self._keys_of.pop(request_id, ()):
-            self.give_up(request_id, key)
+            block = blocks.get(key)
+            if block is not None and block.owners == request_id:
+                del blocks[key]
+                if block.lost_ticket:
+                    self._clear(block)
+            else:
+                self.give_up(request_id, key)
 
     def give_up(self, request_id: str, key: bytes) -> None:
         """The request holds this block no longer. Nothing happens where it did not own it."""
@@ -146,7 +164,9 @@ class OwnerIndex:
             self._clear(block)
 
     def lost_of(self, request_id: str) -> list[OwnedBlock]:
-        """The lost blocks that one request owns, head first. Costs a look at each block that it owns."""
+        """The lost blocks that one request owns, head first. Costs a look at each that it owns, where any is lost."""
+        if not self._num_lost:
+            return []
         blocks = (self._blocks.get(key) for key in self._keys_of.get(request_id, ()))
         lost = {b.key: b for b in blocks if b is not None and b.lost_ticket and request_id in self.owners_of(b)}
         return sorted(lost.values(), key=lambda b: (b.group, b.index))

@@ -14,11 +14,11 @@ from typing import Literal, get_args
 from connector.admission import Admission
 from connector.owners import OwnerIndex
 from connector.shadow_blocks import ShadowBlocks
-from connector.shadow_groups import Groups, GroupShape, key_of
+from connector.shadow_groups import Chain, Groups, GroupShape
 from connector.shadow_queue import ShadowBlock
-from connector.shadow_rules import Endless, Rule, Stock, Tracked
+from connector.shadow_rules import Endless, Rule, Stock, Tracked, always
 
-__all__ = ["POLICIES", "GroupShape", "ShadowPolicy", "ShadowTier"]
+__all__ = ["POLICIES", "Asked", "Chain", "GroupShape", "ShadowPolicy", "ShadowTier"]
 
 ShadowPolicy = Literal["off", "tracked", "unlimited"]
 POLICIES: tuple[str, ...] = get_args(ShadowPolicy)
@@ -28,17 +28,30 @@ MAX_ENDED = 256
 FOREVER = 2**62
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a lookup asks for, in hash blocks. `usable`: how far a hit may go; `known`: hashes that the request had
+    then, while its `chain` may name what it computes later too."""
+
+    chain: Chain
+    usable: int
+    known: int
+    num_on_gpu: int
+
+
 @dataclass(slots=True)
 class _Running:
     """A request that the tier follows. `on_gpu`: hash blocks that it shares with others on the GPU; `stored`, `ready`:
     blocks of each group that were looked at, and that are computed; `absent`: (group, index) of pages that the GPU had
-    no more when it was time to copy them; `since`: the step that had been built when it was admitted."""
+    no more when it was time to copy them; `since`: the step that had been built when it was admitted; `number`: which
+    admission it was."""
 
-    chain: Sequence[bytes]
+    chain: Chain
     on_gpu: int
     stored: list[int]
     ready: list[int]
     since: int = 0
+    number: int = 0
     absent: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
 
@@ -52,7 +65,7 @@ class ShadowTier:
         budget: re-stores a step; 0 is no limit.
 
     Attributes:
-        num_stored, num_restored, num_evicted: blocks so far.
+        num_stored, num_restored: blocks so far.
     """
 
     def __init__(
@@ -61,7 +74,8 @@ class ShadowTier:
         self.policy = policy
         self.num_blocks = num_blocks
         self.budget = budget
-        self.num_stored = self.num_restored = self.num_evicted = 0
+        self.num_stored = self.num_restored = 0
+        self._num_evicted = 0  # before the last reset
         self._groups = Groups(groups)
         self._loads: dict[str, tuple[int, list[ShadowBlock]]] = {}
         self._running: dict[str, _Running] = {}
@@ -70,19 +84,21 @@ class ShadowTier:
         # Forgotten at a reset, as stock does; one whose load was on its way then comes back.
         self._forgotten: dict[str, _Running] = {}
         self._owners = OwnerIndex()
-        self._step = 0
+        self._step = self._num_admitted = 0
         self._start()
 
     def _start(self) -> None:
-        self._tier = ShadowBlocks(
-            None if self.policy == "unlimited" else self.num_blocks, on_gone=self._gone, on_found=self._owners.find
-        )
+        self._tier = ShadowBlocks(None if self.policy == "unlimited" else self.num_blocks)
         self._admission = Admission(self._tier.queue, self._owners)
         self._rule = self._rule_of()
 
     def _rule_of(self) -> Rule:
-        if self.policy == "tracked":
+        # Only re-store asks who owns what, and what of it was lost.
+        self._is_tracked = self.policy == "tracked"
+        if self._is_tracked:
+            self._tier.listen(self._gone, self._found)
             return Tracked(self._tier, self._owners, self._admission, self._order_again, self.budget)
+        self._tier.listen(None, None)
         return Endless() if self.policy == "unlimited" else Stock()
 
     def obey(self, policy: ShadowPolicy, budget: int) -> None:
@@ -90,15 +106,20 @@ class ShadowTier:
         self.policy, self.budget = policy, budget
         self._rule = self._rule_of()
         self._owners.clear()
-        if policy != "tracked":
+        if not self._is_tracked:
             return
         for request_id, running in self._running.items():
             for group in self._groups.in_order:
-                for index in range(min(running.stored[group.number], len(running.chain) // group.ratio)):
-                    self._own(request_id, running, group, index)
-                    key = key_of(running.chain, group, index)
-                    if key not in self._tier and key not in self._tier.in_flight:
+                g = group.number
+                self._own(request_id, running, group, 0, running.stored[g])
+                for key in running.chain.line.keys[g][: min(running.stored[g], len(running.chain) // group.ratio)]:
+                    if key not in self._tier.resident and key not in self._tier.in_flight:
                         self._owners.lose(key)
+
+    @property
+    def num_evicted(self) -> int:
+        """Blocks whose content was gone, so far."""
+        return self._num_evicted + self._tier.num_evicted
 
     def __contains__(self, key: bytes) -> bool:
         """Whether this can be found: a block hash with its group's number in four bytes."""
@@ -106,29 +127,32 @@ class ShadowTier:
 
     # --- what requests do -------------------------------------------------------------------------------------------
 
-    def waits(self, request_id: str, chain: Sequence[bytes], usable: int, num_on_gpu: int) -> None:
+    def waits(self, request_id: str, asked: Asked) -> None:
         """A request was looked up and cannot be admitted yet: what was found of it is pinned."""
-        self._find(request_id, chain, usable, num_on_gpu, since=FOREVER)
+        self._find(request_id, asked, since=FOREVER)
 
-    def lookup(self, request_id: str, chain: Sequence[bytes], usable: int, num_on_gpu: int) -> int:
-        """A request is admitted. All counts are of hash blocks: those that it may use at most, those that the GPU gave;
-        returned are those that this tier gives behind them."""
-        num_found = self._find(request_id, chain, usable, num_on_gpu, since=self._step)
+    def lookup(self, request_id: str, asked: Asked) -> int:
+        """A request is admitted. Returns the hash blocks that this tier gives behind those of the GPU."""
+        num_found = self._find(request_id, asked, since=self._step)
         self._ended.pop(request_id, None)
         self._forgotten.pop(request_id, None)
+        self._num_admitted += 1
+        width = self._groups.width
         self._running[request_id] = _Running(
-            chain, num_on_gpu, [0] * self._groups.width, [0] * self._groups.width, self._step
+            asked.chain, asked.num_on_gpu, [0] * width, [0] * width, self._step, self._num_admitted
         )
         self._owners.admit(request_id)
         self._admission.tier_changed()
         return num_found
 
-    def _find(self, request_id: str, chain: Sequence[bytes], usable: int, num_on_gpu: int, since: int) -> int:
+    def _find(self, request_id: str, asked: Asked, since: int) -> int:
         self.loaded(request_id)  # what it had pinned while it waited
-        end = self._groups.longest_hit(chain, num_on_gpu, min(usable, len(chain)), self._tier)
-        if end > num_on_gpu:
-            self._loads[request_id] = (since, self._tier.pin(self._groups.keys_of_hit(chain, num_on_gpu, end)))
-        return end - num_on_gpu
+        chain, start = asked.chain, asked.num_on_gpu
+        usable = min(asked.usable, len(chain))
+        end = self._groups.longest_hit(chain, start, usable, asked.known, self._tier.resident)
+        if end > start:
+            self._loads[request_id] = (since, self._tier.pin(self._groups.keys_of_hit(chain, start, end)))
+        return end - start
 
     def loaded(self, request_id: str) -> None:
         """The copy of a request's hit to the GPU is over."""
@@ -137,7 +161,7 @@ class ShadowTier:
             self._tier.unpin(load[1])
             self._admission.tier_changed()
 
-    def extend(self, request_id: str, chain: Sequence[bytes], step: int) -> None:
+    def extend(self, request_id: str, chain: Chain, step: int) -> None:
         """The request's chain is known further, since what its cursor passed in an earlier `step` was named now."""
         running = self._running.get(request_id) or self._ended.get(request_id)
         if running is not None and len(chain) > len(running.chain):
@@ -176,7 +200,7 @@ class ShadowTier:
         self._owners.disown(request_id)
         self._admission.tier_changed()
 
-    def finished(self, request_id: str, chain: Sequence[bytes], num_computed: int | None) -> None:
+    def finished(self, request_id: str, chain: Chain, num_computed: int | None) -> None:
         """The request is over, with so many hash blocks computed, None where nobody knows: what is not stored yet is
         stored now."""
         self._forgotten.pop(request_id, None)
@@ -211,10 +235,11 @@ class ShadowTier:
                 running.stored = [0] * len(running.stored)
         else:
             self._forgotten = {
-                request_id: _Running(r.chain, r.on_gpu, [0] * len(r.stored), [0] * len(r.ready))
+                request_id: _Running(r.chain, r.on_gpu, [0] * len(r.stored), [0] * len(r.ready), number=r.number)
                 for request_id, r in self._running.items()
             }
             self._running.clear()
+        self._num_evicted += self._tier.num_evicted
         self._start()
 
     # --- what the engine does ---------------------------------------------------------------------------------------
@@ -225,12 +250,15 @@ class ShadowTier:
             return
         # Steps in which nothing happened are not in the log, but a budget is a step's.
         first = max(self._step + 1, number - MAX_COPY_STEPS)
+        if not self._owners.num_lost:
+            first = number  # nothing to copy again in any of them
         for self._step in range(first, number + 1):
             self.copies_over(self._step - MAX_COPY_STEPS)
             self._admission.begin_step()
             self.num_restored += len(self._rule.begin_step())
-        for request_id in [r for r, (begun, _) in self._loads.items() if number - begun > MAX_COPY_STEPS]:
-            self.loaded(request_id)
+        if self._loads:
+            for request_id in [r for r, (begun, _) in self._loads.items() if number - begun > MAX_COPY_STEPS]:
+                self.loaded(request_id)
 
     def copies_over(self, step: int) -> None:
         """Copies that were ordered up to this step can be found from now on."""
@@ -242,68 +270,113 @@ class ShadowTier:
     def _store(self, request_id: str, running: _Running, *, step: int | None = None) -> None:
         """Copy what is ready and was not looked at yet, for as long as there is room; as vLLM does, all of one request
         at once."""
-        chain, is_running = running.chain, request_id in self._running
-        # Only re-store asks who owns what.
-        is_owner = is_running and self.policy == "tracked"
+        is_running = request_id in self._running
         wanted, ends = self._select(running)
-        may_copy = self._rule.admit_first(len(wanted)) if wanted and is_running else None
+        num_wanted = sum(map(len, wanted))
+        may_copy = self._rule.admit_first(num_wanted) if num_wanted and is_running else always
         chosen: list[bytes] = []
-        for group in self._groups.in_order:
+        whose: list[int] = []
+        for group, indices in zip(self._groups.in_order, wanted, strict=True):
             g = group.number
-            index = running.stored[g]
-            while index < ends[g]:
-                key = key_of(chain, group, index)
-                if (g, index) in wanted:
-                    if may_copy is not None and not may_copy(index * group.ratio):
+            keys, begin, end = running.chain.line.keys[g], running.stored[g], ends[g]
+            if end == begin:
+                continue
+            owned = begin
+            if may_copy is always:
+                chosen += [keys[index] for index in indices]
+            else:
+                for index in indices:
+                    if is_running and self._is_tracked:
+                        # Whether there is room is asked with what the request owns by then.
+                        self._own(request_id, running, group, owned, index)
+                        owned = index
+                    if not may_copy(index * group.ratio):
+                        end = index
                         break
-                    chosen.append(key)
-                if is_owner:
-                    self._own(request_id, running, group, index)
-                index += 1
-            if is_owner and group.needed is not None and index > running.stored[g]:
-                for old in range(max(0, running.stored[g] - group.needed - 1), index - group.needed):
-                    self._owners.give_up(request_id, key_of(chain, group, old))
-            running.stored[g] = index
+                    chosen.append(keys[index])
+            if is_running and self._is_tracked:
+                self._own(request_id, running, group, owned, end)
+                if group.needed is not None and end > begin:
+                    for key in keys[max(0, begin - group.needed - 1) : max(0, end - group.needed)]:
+                        self._owners.give_up(request_id, key)
+            running.stored[g] = end
+            shared = running.on_gpu // group.ratio
+            whose += [_whose(running, index < shared) for index in indices if index < end]
         if any(ends):
             self._admission.tier_changed()
-        self._tier.copy(chosen, self._step if step is None else step)
-        self.num_stored += len(chosen)
+        if chosen:
+            self._tier.copy(chosen, self._step if step is None else step, whose)
+            self.num_stored += len(chosen)
 
-    def _own(self, request_id: str, running: _Running, group: GroupShape, index: int) -> None:
-        if (group.number, index) not in running.absent:
-            key = key_of(running.chain, group, index)
-            self._owners.own(request_id, group.number, index, index * group.ratio, key)
+    def _own(self, request_id: str, running: _Running, group: GroupShape, begin: int, end: int) -> None:
+        keys = running.chain.line.keys[group.number]
+        for first, last in _runs(begin, min(end, len(running.chain) // group.ratio), running.absent, group.number):
+            self._owners.own_run(request_id, group.number, first, keys[first:last], group.ratio)
 
-    def _select(self, running: _Running) -> tuple[set[tuple[int, int]], list[int]]:
-        """(group, index) of what vLLM would copy now, and how far the look at each group goes."""
-        wanted: set[tuple[int, int]] = set()
+    def _select(self, running: _Running) -> tuple[list[list[int]], list[int]]:
+        """What vLLM would copy now, by group in order, and how far the look at each group goes."""
+        wanted: list[list[int]] = []
         ends = list(running.stored)
-        free = self._tier.num_free
+        room = self._tier.num_free
+        resident, in_flight = self._tier.resident, self._tier.in_flight
         for group in self._groups.in_order:
             g = group.number
-            ready = min(running.ready[g], len(running.chain) // group.ratio)
-            index = running.stored[g]
-            while index < ready:
-                if self._is_wanted(running, group, index):
-                    if len(wanted) >= free:
-                        break
-                    wanted.add((g, index))
-                index += 1
-            ends[g] = max(ends[g], index)
+            keys = running.chain.line.keys[g]
+            begin, ready = running.stored[g], min(running.ready[g], len(running.chain) // group.ratio)
+            if ready <= begin:
+                wanted.append([])
+                continue
+            found = [index for index in range(begin, ready) if keys[index] not in resident]
+            if running.absent:
+                found = [index for index in found if (g, index) not in running.absent]
+            if in_flight:
+                shared = running.on_gpu // group.ratio
+                found = [i for i in found if not self._is_copied(in_flight.get(keys[i]), running, i < shared)]
+            if len(found) > room:
+                ready = found[room]
+                del found[room:]
+            room -= len(found)
+            wanted.append(found)
+            ends[g] = ready
         return wanted, ends
 
-    def _is_wanted(self, running: _Running, group: GroupShape, index: int) -> bool:
-        key = key_of(running.chain, group, index)
-        if key in self._tier or (group.number, index) in running.absent:
-            return False
-        if key not in self._tier.in_flight:
-            return True
-        # Stock knows what is on its way by its block on the GPU, which only a hit shares.
-        return self._rule.copies_twins and (index + 1) * group.ratio > running.on_gpu
+    def _is_copied(self, copies: list[int] | None, running: _Running, is_shared: bool) -> bool:
+        """Whether what is on its way makes this copy needless. Stock knows that by the block on the GPU."""
+        if copies is None or not self._rule.copies_twins:
+            return copies is not None
+        mine = _whose(running, is_shared)
+        return any(_is_one_block(mine, other) for other in copies)
 
     def _order_again(self, keys: list[bytes]) -> None:
         self._tier.copy(keys, self._step)
 
-    def _gone(self, key: bytes) -> None:
-        self.num_evicted += 1
-        self._owners.lose(key)
+    def _gone(self, keys: list[bytes]) -> None:
+        for key in keys:
+            self._owners.lose(key)
+
+    def _found(self, keys: list[bytes]) -> None:
+        if self._owners.num_lost:
+            for key in keys:
+                self._owners.find(key)
+
+
+def _whose(running: _Running, is_shared: bool) -> int:
+    """The number of the admission whose copy it is; negative where its block on the GPU is shared, by a hit."""
+    return -running.number if is_shared else running.number
+
+
+def _is_one_block(one: int, other: int) -> bool:
+    """Whether two requests copy the same content from one block of the GPU: both found it there, or one found what the
+    other, admitted before it, had begun to compute. What each of them computed lies twice."""
+    low, high = min(one, other), max(one, other)
+    return high < 0 or (low < 0 and high < -low) or low == high
+
+
+def _runs(begin: int, end: int, absent: set[tuple[int, int]], group: int) -> Iterable[tuple[int, int]]:
+    """Stretches from `begin` to `end` without what is absent of the group."""
+    if absent:
+        for index in range(begin, end):
+            if (group, index) in absent:
+                yield begin, index
+                begin = index + 1
+    yield begin, end

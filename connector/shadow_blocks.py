@@ -3,11 +3,14 @@
 Pure: standard library only. It does what it is told and decides nothing; `shadow` decides.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from connector.shadow_queue import ShadowBlock, ShadowQueue
+
+Listener = Callable[[list[bytes]], object]
+_ENDLESS = ShadowBlock()  # what an endless tier holds everything in: none of its blocks is ever asked for
 
 
 @dataclass(slots=True)
@@ -15,7 +18,7 @@ class _Copies:
     """Copies that were ordered in a step, and the blocks that they go to."""
 
     step: int
-    blocks: list[tuple[ShadowBlock, bytes]] = field(default_factory=list[tuple[ShadowBlock, bytes]])
+    blocks: list[tuple[ShadowBlock, bytes, int]] = field(default_factory=list[tuple[ShadowBlock, bytes, int]])
 
 
 class ShadowBlocks:
@@ -23,35 +26,38 @@ class ShadowBlocks:
 
     Args:
         num_blocks: None for as many as there is content: nothing ever leaves, and a copy is there at once.
-        on_gone: told of content that no block holds any more.
-        on_found: told of content that can be found from now on.
+        on_gone: told of content that no block holds any more; None where nobody asks.
+        on_found: told of content that can be found from now on; None where nobody asks.
 
     Attributes:
         queue: free blocks, the next victim first.
-        in_flight: content that is being copied, and how often.
+        resident: what can be found, and in which block.
+        in_flight: content that is being copied, and for each of its copies whose it is.
         num_in_flight: blocks that copies are being written to.
+        num_evicted: content that was gone, so far.
     """
 
     def __init__(
-        self, num_blocks: int | None, on_gone: Callable[[bytes], object], on_found: Callable[[bytes], object]
+        self, num_blocks: int | None, on_gone: Listener | None = None, on_found: Listener | None = None
     ) -> None:
         self.is_bounded = num_blocks is not None
         self.queue = ShadowQueue(ShadowBlock() for _ in range(num_blocks or 0))
-        self.in_flight: Counter[bytes] = Counter()
+        self.resident: dict[bytes, ShadowBlock] = {}
+        self.in_flight: dict[bytes, list[int]] = {}
         self.num_in_flight = 0
+        self.num_evicted = 0
         self._on_gone = on_gone
         self._on_found = on_found
-        self._resident: dict[bytes, ShadowBlock] = {}
         # Further blocks with the same content: stock copies it twice where two requests compute it at the same time.
         self._twins: dict[bytes, list[ShadowBlock]] = {}
         self._copies: deque[_Copies] = deque()
-        self._pins: dict[ShadowBlock, int] = {}
+
+    def listen(self, on_gone: Listener | None, on_found: Listener | None) -> None:
+        """Tell these from now on."""
+        self._on_gone, self._on_found = on_gone, on_found
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._resident
-
-    def __len__(self) -> int:
-        return len(self._resident)
+        return key in self.resident
 
     @property
     def num_free(self) -> int:
@@ -60,55 +66,68 @@ class ShadowBlocks:
 
     # --- copies to the tier -----------------------------------------------------------------------------------------
 
-    def copy(self, keys: Iterable[bytes], step: int) -> None:
-        """Order copies, into the blocks that stand first in the queue."""
-        for key in keys:
-            if not self.is_bounded:
-                self._resident[key] = ShadowBlock()
-                self._on_found(key)
-                continue
-            block = self.queue.popleft()
-            self._empty(block)
-            self.in_flight[key] += 1
-            self.num_in_flight += 1
-            self._ordered_in(step).blocks.append((block, key))
+    def copy(self, keys: Sequence[bytes], step: int, whose: Sequence[int] | None = None) -> None:
+        """Order copies, into the blocks that stand first in the queue. `whose`: what `in_flight` is to say of each."""
+        if not keys:
+            return
+        if not self.is_bounded:
+            self.resident.update(dict.fromkeys(keys, _ENDLESS))
+            if self._on_found is not None:
+                self._on_found(list(keys))
+            return
+        blocks = self.queue.popleft_n(len(keys))
+        self._empty(blocks)
+        whose = [0] * len(keys) if whose is None else whose
+        in_flight = self.in_flight
+        for key, number in zip(keys, whose, strict=True):
+            if key in in_flight:
+                in_flight[key].append(number)
+            else:
+                in_flight[key] = [number]
+        self.num_in_flight += len(keys)
+        self._ordered_in(step).blocks.extend(zip(blocks, keys, whose, strict=True))
 
     def copies_over(self, step: int) -> bool:
         """Copies that were ordered up to this step can be found from now on. Returns whether there were any."""
         is_any = False
+        in_flight, resident = self.in_flight, self.resident
         while self._copies and self._copies[0].step <= step:
-            freed: list[ShadowBlock] = []
-            for block, key in self._copies.popleft().blocks:
-                self.in_flight[key] -= 1
-                if not self.in_flight[key]:
-                    del self.in_flight[key]
-                self.num_in_flight -= 1
+            copies = self._copies.popleft().blocks
+            for block, key, number in copies:
+                flying = in_flight[key]
+                flying.remove(number)
+                if not flying:
+                    del in_flight[key]
                 block.block_hash = key
-                if key in self._resident:
+                if resident.setdefault(key, block) is not block:
                     self._twins.setdefault(key, []).append(block)
-                else:
-                    self._resident[key] = block
-                self._on_found(key)
-                freed.append(block)
-            self.queue.append_n(freed)
+            self.num_in_flight -= len(copies)
+            if self._on_found is not None:
+                self._on_found([key for _, key, _ in copies])
+            self.queue.append_n([block for block, _, _ in copies])
             is_any = True
         return is_any
 
-    def _empty(self, block: ShadowBlock) -> None:
-        key, block.block_hash = block.block_hash, None
-        if key is None:
-            return
-        twins = self._twins.get(key)
-        if twins is None:
-            del self._resident[key]
-            self._on_gone(key)
-            return
-        if self._resident[key] is block:
-            self._resident[key] = twins.pop(0)
-        else:
-            twins.remove(block)
-        if not twins:
-            del self._twins[key]
+    def _empty(self, blocks: Iterable[ShadowBlock]) -> None:
+        resident, all_twins, gone = self.resident, self._twins, list[bytes]()
+        for block in blocks:
+            key, block.block_hash = block.block_hash, None
+            if key is None:
+                continue
+            if key not in all_twins:
+                del resident[key]
+                gone.append(key)
+                continue
+            twins = all_twins[key]
+            if resident[key] is block:
+                resident[key] = twins.pop(0)
+            else:
+                twins.remove(block)
+            if not twins:
+                del all_twins[key]
+        self.num_evicted += len(gone)
+        if gone and self._on_gone is not None:
+            self._on_gone(gone)
 
     def _ordered_in(self, step: int) -> _Copies:
         at = len(self._copies)
@@ -125,20 +144,19 @@ class ShadowBlocks:
         """Keep content that is there from being a victim."""
         if not self.is_bounded:
             return []
-        blocks = [self._resident[key] for key in keys]
+        blocks = [self.resident[key] for key in keys]
+        remove = self.queue.remove
         for block in blocks:
-            count = self._pins.get(block, 0)
-            if not count:
-                self.queue.remove(block)
-            self._pins[block] = count + 1
+            if not block.num_pins:
+                remove(block)
+            block.num_pins += 1
         return blocks
 
     def unpin(self, blocks: Iterable[ShadowBlock]) -> None:
         """What nobody pins any more goes to the back of the queue, in this order."""
         freed: list[ShadowBlock] = []
         for block in blocks:
-            self._pins[block] -= 1
-            if not self._pins[block]:
-                del self._pins[block]
+            block.num_pins -= 1
+            if not block.num_pins:
                 freed.append(block)
         self.queue.append_n(freed)

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 
 
 class ShadowBlock:
-    """One block: what it holds, and its neighbours while it is free."""
+    """One block: what it holds, how many pin it, and its neighbours while it is free."""
 
-    __slots__ = ("block_hash", "next_free_block", "prev_free_block")
+    __slots__ = ("block_hash", "next_free_block", "num_pins", "prev_free_block")
 
     def __init__(self) -> None:
         self.block_hash: bytes | None = None
+        self.num_pins = 0
         self.next_free_block: ShadowBlock | None = None
         self.prev_free_block: ShadowBlock | None = None
 
@@ -27,34 +28,44 @@ class ShadowQueue:
         self._join(self.fake_free_list_head, self.fake_free_list_tail)
         self.append_n(list(blocks))
 
-    def popleft(self) -> ShadowBlock:
-        """Take the next victim.
+    def popleft_n(self, count: int) -> list[ShadowBlock]:
+        """Take the next victims.
 
         Raises:
-            IndexError: no block is free.
+            IndexError: so many are not free.
         """
+        if count > self.num_free_blocks:
+            raise IndexError(f"{count} blocks are wanted, and {self.num_free_blocks} are free")
+        blocks: list[ShadowBlock] = []
         block = self.fake_free_list_head.next_free_block
-        if block is None or block is self.fake_free_list_tail:
-            raise IndexError("no block is free")
-        self.remove(block)
-        return block
+        for _ in range(count):
+            assert block is not None
+            blocks.append(block)
+            block = block.next_free_block
+        assert block is not None
+        self._join(self.fake_free_list_head, block)
+        self.num_free_blocks -= count
+        return blocks
 
     def remove(self, block: ShadowBlock) -> None:
         """Take one block out, wherever it stands."""
         before, after = block.prev_free_block, block.next_free_block
         assert before is not None
         assert after is not None
-        self._join(before, after)
-        block.prev_free_block = block.next_free_block = None
+        before.next_free_block, after.prev_free_block = after, before
         self.num_free_blocks -= 1
 
     def append_n(self, blocks: list[ShadowBlock]) -> None:
         """Put blocks at the back, the first of them as the first victim."""
+        tail = self.fake_free_list_tail
+        last = tail.prev_free_block
+        assert last is not None
         for block in blocks:
-            last = self.fake_free_list_tail.prev_free_block
-            assert last is not None
-            self._join(last, block)
-            self._join(block, self.fake_free_list_tail)
+            last.next_free_block = block
+            block.prev_free_block = last
+            last = block
+        last.next_free_block = tail
+        tail.prev_free_block = last
         self.num_free_blocks += len(blocks)
 
     def prepend_n(self, blocks: list[ShadowBlock]) -> None:

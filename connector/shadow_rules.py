@@ -37,7 +37,8 @@ class Rule(Protocol):
         ...
 
 
-def _always(depth: int) -> bool:
+def always(depth: int) -> bool:
+    """Any block may be copied."""
     return True
 
 
@@ -54,7 +55,7 @@ class Stock:
         return []
 
     def admit_first(self, num_new: int) -> Callable[[int], bool]:
-        return _always
+        return always
 
 
 class Endless(Stock):
@@ -113,7 +114,7 @@ class Tracked:
         return self._take(chosen)
 
     def admit_first(self, num_new: int) -> Callable[[int], bool]:
-        return self._admission.walk().admit if self._is_tight(num_new) else _always
+        return self._admission.walk().admit if self._is_tight(num_new) else always
 
     def _in_scan_order(self) -> list[bytes]:
         """Request by request; what a re-store pushes out is met by the turns that follow."""
@@ -171,7 +172,7 @@ class Tracked:
         return min(self._tier.num_free, self._left) if self._budget else self._tier.num_free
 
     def _is_missing(self, block: OwnedBlock) -> bool:
-        return block.key not in self._tier and block.key not in self._tier.in_flight
+        return block.key not in self._tier.resident and block.key not in self._tier.in_flight
 
     def _is_tight(self, num_new: int = 0) -> bool:
         return len(self._owners) + num_new > self._tier.num_free + self._tier.num_in_flight

@@ -43,7 +43,10 @@ engines = Table(
     Column("num_cpu_blocks", Integer, nullable=False, comment="Usable ones: vLLM's null block is not counted"),
     Column("block_bytes", BigInteger, nullable=False, comment="Bytes of one block, all layers of one rank"),
     Column(
-        "kv_groups", Text, nullable=False, comment="JSON: [{block_size, kind, is_prefix_cacheable, window}], by group"
+        "kv_groups",
+        Text,
+        nullable=False,
+        comment="JSON: [{block_size, kind, is_prefix_cacheable, window, drops_last_block}], by group",
     ),
     Column("restore_support", Text, nullable=False, comment="'yes', or why this engine cannot re-store"),
     Column("started_wall_ns", BigInteger, nullable=False),

@@ -3,14 +3,16 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import ceil
 from typing import Any
 
 from sqlalchemy import Connection, select
 
-from app.queries.branches import read_chain
+from app.queries.branches import driver_of
 from connector import tables
-from connector.shadow import GroupShape
+from connector.shadow import Chain, GroupShape
+from connector.shadow_groups import Line, chain_of
 
 _e = tables.engines.c
 
@@ -37,6 +39,9 @@ _END = """
 SELECT tail_hash FROM events
 WHERE request_id = ? AND seq > ? AND +engine_id = ? AND +kind = 'request_finished' ORDER BY seq LIMIT 1
 """
+
+_PARENT = "SELECT parent_hash FROM block_hashes WHERE engine_id = ? AND hash = ?"
+MAX_LOST = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,9 @@ def read_shape(conn: Connection, engine_id: int) -> TierShape | None:
         else:
             unsupported = f"a KV-cache group is of the kind {group['kind']}, whose hits a shadow cannot follow"
             continue
-        groups.append(GroupShape(number, max(1, size // row.hash_block_size), needed))
+        # An engine that signed in before this was told leaves it out.
+        drops_last = bool(group.get("drops_last_block"))
+        groups.append(GroupShape(number, max(1, size // row.hash_block_size), needed, drops_last))
     groups.sort(key=lambda g: (g.needed is not None, g.number))
     if not groups and unsupported is None:
         unsupported = "no KV-cache group of this engine can be hit"
@@ -108,29 +115,60 @@ def read_copied(
 
 
 class Chains:
-    """Chains of block hashes by their last hash, read from the log once each while they are in use."""
+    """Chains of block hashes by their last hash. Each hash is read from the log once while it is in use, and is named
+    once for all tiers.
 
-    def __init__(self, engine_id: int, *, capacity: int = 4_096) -> None:
+    Args:
+        capacity: hashes that are remembered; the oldest half goes when there are more.
+    """
+
+    def __init__(self, engine_id: int, groups: Sequence[GroupShape], *, capacity: int = 200_000) -> None:
         self._engine_id = engine_id
+        self._groups = groups
         self._capacity = capacity
-        self._known: dict[bytes, tuple[bytes, ...]] = {}
+        self._places: dict[bytes, tuple[Line, int]] = {}
+        self._lost: set[bytes] = set()
+        self._empty = chain_of(groups, ())
 
-    def get(self, conn: Connection, tail: bytes | None) -> tuple[bytes, ...]:
+    def get(self, conn: Connection, tail: bytes | None) -> Chain:
         """The hashes from the head to `tail`; empty where the log has lost a part of them."""
-        if tail is None:
-            return ()
-        chain = self._known.get(tail)
-        if chain is None:
-            rows = read_chain(conn, self._engine_id, tail)
-            chain = tuple(h for h, _ in rows) if rows and rows[0][1] == 0 else ()
-            if len(self._known) >= self._capacity:
-                for old in list(self._known)[: self._capacity // 2]:
-                    del self._known[old]
-            self._known[tail] = chain
-        return chain
+        if tail is None or tail in self._lost:
+            return self._empty
+        place = self._places.get(tail) or self._read(conn, tail)
+        return self._empty if place is None else Chain(*place)
 
-    def whole(self, conn: Connection, lookup: Any) -> tuple[bytes, ...]:
+    def _read(self, conn: Connection, tail: bytes) -> tuple[Line, int] | None:
+        """Walk from the tail to a hash that is known, or to the head."""
+        execute = driver_of(conn).execute
+        path: list[bytes] = []
+        at: bytes | None = tail
+        while at is not None and at not in self._places:
+            path.append(at)
+            row = execute(_PARENT, (self._engine_id, at)).fetchone()
+            if row is None:
+                self._lose(tail)
+                return None
+            at = row[0]
+        line, length = (Line(self._groups), 0) if at is None else self._places[at]
+        if length < len(line.hashes):
+            line = line.branch(length)
+        path.reverse()
+        line.extend(path)
+        if len(self._places) + len(path) > self._capacity:
+            for old in list(islice(self._places, self._capacity // 2)):
+                del self._places[old]
+        for hash_ in path:
+            length += 1
+            self._places[hash_] = (line, length)
+        return line, length
+
+    def _lose(self, tail: bytes) -> None:
+        if len(self._lost) >= MAX_LOST:
+            self._lost.clear()
+        self._lost.add(tail)
+
+    def whole(self, conn: Connection, lookup: Any) -> Chain:
         """The chain of the request that was looked up. As it was when the request ended, if the log knows that already:
         then what it computes later can be named at once."""
-        row = conn.exec_driver_sql(_END, (lookup.request_id, lookup.seq, self._engine_id)).one_or_none()
-        return self.get(conn, lookup.tail_hash if row is None else row.tail_hash)
+        row = driver_of(conn).execute(_END, (lookup.request_id, lookup.seq, self._engine_id)).fetchone()
+        return self.get(conn, lookup.tail_hash if row is None else row[0])

@@ -4,8 +4,12 @@ engine without a model. A hash id stands for one block of content here, so that 
 Test support.
 """
 
+import gzip
+import json
 import random
 from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from harness import BLOCK, Engine
@@ -39,6 +43,12 @@ def make_up(seed: int, num_requests: int) -> list[dict[str, Any]]:
     return rows
 
 
+def read(path: Path, num_rows: int) -> list[dict[str, Any]]:
+    """The first rows of a trace, gzipped or not."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as lines:
+        return [json.loads(line) for line in islice(lines, num_rows)]
+
+
 def play(engine: Engine, rows: Iterable[dict[str, Any]], *, ms_a_step: int, max_blocks: int = 40) -> None:
     """Play a trace: a request arrives in the step in which its time has come, cut to `max_blocks` blocks."""
     step = 0
@@ -49,6 +59,11 @@ def play(engine: Engine, rows: Iterable[dict[str, Any]], *, ms_a_step: int, max_
         ids: Sequence[int] = row["hash_ids"][:max_blocks]
         rest = row["input_length"] % 512 * BLOCK // 512
         length = (len(ids) - 1) * BLOCK + max(1, rest if len(ids) == len(row["hash_ids"]) else BLOCK)
-        tokens = [number * 31 % 50_000 + i for number in ids for i in range(BLOCK)][:length]
+        tokens = [token for number in ids for token in _content(number)][:length]
         engine.add(f"trace{n}", tokens, max_tokens=max(1, row["output_length"] // 8))
     engine.settle(20_000)
+
+
+def _content(number: int) -> list[int]:
+    """The tokens of one hash id: the first two tell it from all others."""
+    return [number % 49_999, number // 49_999, *range(BLOCK - 2)]

@@ -1,6 +1,8 @@
 """A shadow that follows the engine's own policy gives what the engine gave: block for block where all groups have full
 attention, and within a percentage point with a sliding window."""
 
+from pathlib import Path
+
 import mooncake
 import pytest
 from chats import drive
@@ -16,6 +18,7 @@ from connector.policy import Policy
 from connector.shadow import ShadowTier
 
 ALL = (0, 2**63)
+TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 ON, OFF = Policy(), Policy(enabled=False)
 POLICIES = pytest.mark.parametrize("policy", [OFF, ON], ids=["off", "tracked"])
 
@@ -90,6 +93,24 @@ def test_active_shadow_follows_a_trace(make_engine, policy, cpu_blocks):
     assert feed.num_lookups == 150
     assert feed.truth.total(*ALL).cpu_hit_tokens > 0
     assert points(feed) == 0
+
+
+@POLICIES
+@pytest.mark.parametrize(
+    ("name", "cpu_blocks"), [("mooncake_conversation_6000", 1_500), ("adv_flash", 250), ("adv_tenants", 200)]
+)
+def test_active_shadow_follows_a_recorded_trace(make_engine, policy, name, cpu_blocks):
+    """The first rows of a published trace, and of two that are hard for a cache, their prompts cut to 16 blocks."""
+    trace = TRACES / f"{name}.jsonl.gz"
+    if not trace.exists():
+        pytest.skip(f"{trace} is not there: the traces are shared material, which the project does not copy")
+    engine = make_engine(gpu_blocks=150, cpu_blocks=cpu_blocks, policy=policy, max_num_batched_tokens=256, copy_steps=1)
+    mooncake.play(engine, mooncake.read(trace, 300), ms_a_step=400, max_blocks=16)
+    _, feed = follow(engine)
+    assert feed.num_lookups == 300
+    assert feed.truth.total(*ALL).cpu_hit_tokens > 0
+    assert feed.shadows[ACTIVE].num_evicted > 200
+    assert abs(points(feed)) <= 1
 
 
 def test_shadow_that_follows_a_live_log_is_within_a_point(make_engine):
@@ -174,6 +195,44 @@ def test_active_shadow_of_a_window_model_is_within_a_point(make_engine, policy, 
     drive(engine, seed=1, active=8, total=12, turns=5)
     truth, feed = follow(engine)
     assert (cpu_blocks < 600) == (truth < 0.7)
+    assert abs(points(feed)) <= 1
+
+
+@POLICIES
+@pytest.mark.parametrize("cpu_blocks", [90, 600])
+@pytest.mark.parametrize("accepted", [0, 2])
+def test_active_shadow_gives_up_the_block_that_a_draft_head_computes_again(make_engine, policy, cpu_blocks, accepted):
+    engine = make_engine(
+        gpu_blocks=64,
+        cpu_blocks=cpu_blocks,
+        policy=policy,
+        max_num_batched_tokens=256,
+        copy_steps=1,
+        num_draft_tokens=2,
+    )
+    engine.accept = lambda: accepted
+    drive(engine, seed=1, active=8, total=12, turns=5)
+    _, feed = follow(engine)
+    assert engine.sql("SELECT count(*) FROM lookup WHERE cause_detail = 'draft_head'")[0][0] > 10
+    assert feed.truth.total(*ALL).cpu_hit_tokens > 0
+    assert points(feed) == 0
+
+
+@POLICIES
+def test_active_shadow_of_a_window_model_with_a_draft_head_is_within_a_point(make_engine, policy):
+    groups = [full_attention(), sliding_window(64)]
+    engine = make_engine(
+        gpu_blocks=100,
+        cpu_blocks=400,
+        policy=policy,
+        max_num_batched_tokens=256,
+        copy_steps=1,
+        groups=groups,
+        num_draft_tokens=2,
+    )
+    drive(engine, seed=1, active=8, total=12, turns=5)
+    _, feed = follow(engine)
+    assert feed.truth.total(*ALL).cpu_hit_tokens > 0
     assert abs(points(feed)) <= 1
 
 
