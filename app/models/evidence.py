@@ -66,7 +66,9 @@ class Causes(BaseModel):
     behind_tokens: int
     causes: list[CauseRow] = Field(description="The most lost tokens first")
     points: list[CausesPoint]
-    examples: list[CauseExample] = Field(description="Up to five a cause, out of the seconds that lost the most for it")
+    examples: list[CauseExample] = Field(
+        description="Up to five of each cause and detail, out of the seconds that lost the most for it"
+    )
     directory: Directory | None
 
 

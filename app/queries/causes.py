@@ -11,7 +11,7 @@ from app.settings import Settings
 from connector import tables
 
 EXAMPLES = 5
-"""A cause."""
+"""Of a cause and its detail."""
 TOKENS = ("num_lookups", "prompt_tokens", "gpu_hit_tokens", "cpu_hit_tokens", "lost_tokens", "behind_tokens")
 
 _c = tables.events.c
@@ -81,28 +81,28 @@ def _points(conn: Connection, start: int, end: int, bucket: int) -> list[CausesP
 
 
 def _examples(conn: Connection, start: int, end: int) -> list[CauseExample]:
-    """The worst lookups of the seconds that lost the most for a cause: the sums say where to look, so that a long range
-    need not be read."""
-    seconds: dict[str, list[int]] = {}
+    """The worst lookups of the seconds that lost the most for a cause and its detail: the sums say where to look, so
+    that a long range need not be read."""
+    seconds: dict[tuple[str, str], list[int]] = {}
     query = (
-        select(_k.cause, _k.second, func.sum(_k.lost_tokens).label("lost"))
+        select(_k.cause, _k.cause_detail, _k.second, func.sum(_k.lost_tokens).label("lost"))
         .where(in_range(tables.rollup_causes, start, end), _k.lost_tokens > 0)
-        .group_by(_k.cause, _k.second)
-        .order_by(_k.cause, func.sum(_k.lost_tokens).desc(), _k.second)
+        .group_by(_k.cause, _k.cause_detail, _k.second)
+        .order_by(_k.cause, _k.cause_detail, func.sum(_k.lost_tokens).desc(), _k.second)
     )
     for r in conn.execute(query):
-        of_cause = seconds.setdefault(r.cause, [])
+        of_cause = seconds.setdefault((r.cause, r.cause_detail), [])
         if len(of_cause) < EXAMPLES:
             of_cause.append(r.second)
     found: list[CauseExample] = []
-    for cause, some in seconds.items():
+    for (cause, detail), some in seconds.items():
         rows: list[Any] = []
         for second in some:
             first = second * 1_000_000_000
             rows += conn.execute(
                 select(tables.events).where(
                     _c.kind == "lookup", _c.wall_ns.between(first, first + 999_999_999), ~_c.is_resumed,
-                    _c.cause == cause, _c.lost_tokens > 0,
+                    _c.cause == cause, func.coalesce(_c.cause_detail, "") == detail, _c.lost_tokens > 0,
                 )
             ).all()  # fmt: skip
         rows.sort(key=lambda r: (-r.lost_tokens, -r.seq))

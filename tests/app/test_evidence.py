@@ -64,6 +64,20 @@ def test_examples_of_causes_are_the_lookups_that_lost_most(missed, client_of):
     assert (first["since_ns"], first["by_request_id"], first["wall_ns"]) == (5, "z", T0 + SECOND)
 
 
+def test_a_detail_that_lost_little_has_its_examples_too(make_log, client_of, kit):
+    log = make_log()
+    engine = log.engine()
+    evicted = {"cause": "evicted", "cut_index": 3, "missing_hash": b"\x01"}
+    for n in range(6):
+        log.write(engine, lookup(kit, f"big {n}", 400, **evicted, cause_detail="no_owner", lost_tokens=300), at=n)
+    log.write(engine, lookup(kit, "small", 400, **evicted, cause_detail="owner_running", lost_tokens=1), at=9)
+    found = get(client_of(log), "causes", since=T0, until=T0 + 20 * SECOND)["examples"]
+    assert [(e["request_id"], e["detail"]) for e in found] == [
+        *((f"big {n}", "no_owner") for n in (4, 3, 2, 1, 0)),
+        ("small", "owner_running"),
+    ]
+
+
 def test_lookup_of_an_older_log_has_a_cause_that_was_not_recorded(make_log, client_of, kit):
     log = make_log()
     log.write(log.engine(), lookup(kit, "a", 100, cut_index=0), at=1)

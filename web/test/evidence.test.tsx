@@ -277,6 +277,6 @@ describe("what if", () => {
     shadows.data.value = SHADOWS;
     render(<ShadowKeys />);
     const off = screen.getByRole("link", { name: /off/ });
-    expect(off.getAttribute("href")).toContain("hide=off");
+    expect(off.getAttribute("href")).toContain("hide=active%2Coff");
   });
 });

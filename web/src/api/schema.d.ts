@@ -683,7 +683,7 @@ export interface components {
             directory: components["schemas"]["Directory"] | null;
             /**
              * Examples
-             * @description Up to five a cause, out of the seconds that lost the most for it
+             * @description Up to five of each cause and detail, out of the seconds that lost the most for it
              */
             examples: components["schemas"]["CauseExample"][];
             /** Gpu Hit Tokens */

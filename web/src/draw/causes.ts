@@ -1,7 +1,7 @@
 // The stack of lost tokens by cause, a bar a bucket, and the fills that causes have on canvases.
 import { causeOf, type Look } from "../lib/causes";
 import { COLORS, hatch, type Ink } from "./palette";
-import { clip } from "./strips";
+import { clip, paintDown } from "./strips";
 import type { Bucket, Painter } from "./track";
 
 /** A bucket's lost tokens by cause, from the bottom of the stack to its top. */
@@ -11,6 +11,7 @@ export interface CauseBucket extends Bucket {
 }
 
 export function paintCauses(p: Painter<CauseBucket>): void {
+  paintDown(p);
   const { ctx, ratio } = p;
   const gap = (p.slots[0]?.width ?? 0) >= 6 * ratio ? ratio : 0;
   clip(p, () => {

@@ -2,16 +2,17 @@
 
 import { signal } from "@preact/signals";
 import { windowParams } from "../api/client";
-import type { CauseRow, Causes } from "../api/types";
+import type { CauseExample, CauseRow, Causes } from "../api/types";
 import { type CauseBucket, paintCauses } from "../draw/causes";
 import { ticks } from "../draw/scale";
 import { type AdviceView, causeOf, detailOf, NOT_RECORDED } from "../lib/causes";
+import { wasUp } from "../lib/engines";
 import { clock, count, duration, NONE, percent, plural, share } from "../lib/format";
 import { causeRows, examplesOf, type LossBucket, lossBuckets, lostByCause } from "../lib/losses";
 import { topOf } from "../lib/sums";
 import { causes } from "../state/evidence";
 import { href, hrefHere, range, route } from "../state/location";
-import { currentWindow } from "../state/log";
+import { currentWindow, engines } from "../state/log";
 import { CauseMark, Problem, RequestLink, rangeWords, Scroll } from "./bits";
 import { Strip, stepByKey, TakeAway, useWidth } from "./charts";
 
@@ -73,7 +74,11 @@ function Answer({ data }: { data: Causes }) {
 
 function LossTimeline({ data, only }: { data: Causes; only: string | null }) {
   const [box, width] = useWidth();
-  const points: CauseBucket[] = lossBuckets(data, only);
+  const known = engines.data.value ?? [];
+  const points: CauseBucket[] = lossBuckets(data, only).map((bucket) => ({
+    ...bucket,
+    engine_up: wasUp(bucket.wall_ns, bucket.wall_ns + data.bucket_ns, known),
+  }));
   const gutter = width > 0 && width < 480 ? 62 : 72;
   const at = cursor.value;
   const point = at === null ? null : (points[at] ?? null);
@@ -245,17 +250,19 @@ function Row({ row, most, data }: { row: CauseRow; most: number; data: Causes })
         <ul class="plain">
           {examplesOf(data, row).map((example) => (
             <li key={example.seq}>
-              <RequestLink id={example.request_id} />{" "}
-              <span class="muted">
-                {example.lost_tokens > 0 ? count(example.lost_tokens) : ""}
-                {example.since_ns !== null && `, ${duration(example.since_ns)} after`}
-              </span>
+              <RequestLink id={example.request_id} /> <span class="muted wide">{exampleWords(example)}</span>
             </li>
           ))}
         </ul>
       </td>
     </tr>
   );
+}
+
+/** What it lost, and how long before it the block had gone. */
+function exampleWords({ lost_tokens: lost, since_ns: since }: CauseExample): string {
+  const parts = [lost > 0 ? `lost ${count(lost)}` : "", since === null ? "" : `gone ${duration(since)} before`];
+  return parts.filter((part) => part !== "").join(", ");
 }
 
 export function fillClass(cause: string): string {

@@ -39,7 +39,14 @@ export function WhatIfView() {
         <Panel title="Other policies and sizes, over the whole log" class="ask-what-if">
           <AskForm />
           <Problem what="Not computed" error={whatIf.error.value} />
-          {whatIf.data.value && <Asked data={whatIf.data.value} />}
+          {whatIf.data.value ? (
+            <Asked data={whatIf.data.value} />
+          ) : (
+            whatIfParams.value.cpu_gib !== null &&
+            whatIf.error.value === null && (
+              <p class="muted">Playing the whole log, which takes some seconds a hundred thousand rows…</p>
+            )
+          )}
         </Panel>
       )}
     </main>
