@@ -26,7 +26,13 @@ user's data folder."""
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns an exit status: 2 for what the person can put right, with one line on stderr."""
+    from app.terminal import until_nobody_reads
+
     given = list(sys.argv[1:] if arguments is None else arguments)
+    return until_nobody_reads(lambda: _run(given))
+
+
+def _run(given: list[str]) -> int:
     if given[:1] == ["serve"]:
         # Not argparse's: every flag that follows is vLLM's.
         return _serve(given[1:])

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from app import terminal
 from app.demo_workload import PASSER_TOKENS, Round, Size, Workload
 
 ROUNDS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -57,7 +58,7 @@ def run(url: str, num_chats: int, num_turns: int, seed: int, api_key: str | None
 
 
 async def _run(url: str, num_chats: int, num_turns: int, seed: int, key: str | None) -> None:
-    console = Console()
+    console = terminal.console()
     _end_like_ctrl_c()
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (

@@ -5,14 +5,16 @@ import sys
 
 from app.main import create_app, restore_app_of
 from app.settings import Settings
+from app.terminal import until_nobody_reads
 
 
-def main() -> None:
+def main() -> int:
     """Print the schema as JSON."""
     schema = restore_app_of(create_app(Settings())).openapi()
     json.dump(schema, sys.stdout, indent=2, sort_keys=True)
     sys.stdout.write("\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(until_nobody_reads(main))

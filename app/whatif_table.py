@@ -2,12 +2,12 @@
 
 import sys
 
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from sqlalchemy import URL
 
 from app.models import WhatIf, WhatIfRow
+from app.terminal import console
 from app.whatif import GIB, parse_policies, parse_sizes, play
 from connector import log
 
@@ -23,7 +23,7 @@ def run(url: URL, policies: str, cpu_gib: str | None, engine_id: int | None, *, 
     sizes = None if cpu_gib is None else parse_sizes(cpu_gib)
     reader = log.open_reader(url)
     try:
-        with Progress(console=Console(stderr=True), transient=True) as bar:
+        with Progress(console=console(on_stderr=True), transient=True) as bar:
             task = bar.add_task("playing the log", total=None)
             found = play(
                 reader.begin, names, sizes, engine_id, lambda seq, last: bar.update(task, completed=seq, total=last)
@@ -37,7 +37,7 @@ def run(url: URL, policies: str, cpu_gib: str | None, engine_id: int | None, *, 
 
 
 def _print(found: WhatIf) -> None:
-    console = Console()
+    out = console()
     table = Table(
         title=f"{found.num_lookups:,} lookups of {found.prompt_tokens:,} prompt tokens, engine {found.engine_id}"
     )
@@ -55,9 +55,9 @@ def _print(found: WhatIf) -> None:
             f"{row.stored_blocks:,}",
             f"{row.restored_blocks:,}",
         )
-    console.print(table)
+    out.print(table)
     for note in found.notes:
-        console.print(f"- {note}", highlight=False)
+        out.print(f"- {note}", highlight=False)
 
 
 def _size(row: WhatIfRow) -> str:

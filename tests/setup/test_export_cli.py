@@ -1,5 +1,6 @@
 """`vllm-restore export` and `report` as a person meets them."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -43,6 +44,32 @@ def recorded(tmp_path: Path) -> str:
         log.append(conn, engine, [(1, 1, now + 1, lookup)])
     writer.dispose()
     return "run.db"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "app.cli --help", "app.cli --version", "app.cli whatif --help", "app.cli serve --help", "app.cli db stats",
+        "app.cli db upgrade", "app.cli whatif", "app.cli whatif --json", "app.cli export --out out", "app.cli report",
+        "app.cli dashboard --port 0", "app.openapi",
+    ],
+)  # fmt: skip
+def test_nobody_reads_any_more_is_no_fault(recorded: str, tmp_path: Path, command: str) -> None:
+    """As at the left of a pipe whose right side has ended, in the words of a shell: 128 + SIGPIPE."""
+    module, *arguments = command.split()
+    named = not {"--help", "--version", "app.openapi"} & {module, *arguments}
+    root = str(Path(__file__).resolve().parents[2])
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": ":".join([root, *sys.path])}
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing) as out:
+        done = subprocess.run(
+            [sys.executable, "-m", module, *arguments, *(["--db", recorded] if named else [])],
+            env=environment, cwd=tmp_path, stdout=out, stderr=subprocess.PIPE, text=True, timeout=240, check=False,
+        )  # fmt: skip
+    assert (done.returncode, "Traceback" in done.stderr, "Broken pipe" in done.stderr) == (141, False, False)
+    if "serve" not in arguments:  # vLLM says what it finds as it is imported
+        assert done.stderr.strip() == ""
 
 
 def test_export_says_what_it_wrote_and_where(run: Run, recorded: str, tmp_path: Path) -> None:
