@@ -53,6 +53,13 @@ class AppContext:
         """
         return log.resolve_url(self.settings.db)
 
+    def named_log(self) -> str:
+        """The log's file, or what was given where that names none."""
+        try:
+            return str(self.url.database)
+        except LogError:
+            return self.settings.db or ""
+
     def connect(self) -> Connection:
         """A read-only connection. The caller closes it.
 

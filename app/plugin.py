@@ -3,6 +3,7 @@
 Opens no way into the engine: a switch is a row of the log. Nothing here may stop vLLM's server from serving.
 """
 
+import asyncio
 import logging
 import os
 from argparse import Namespace
@@ -12,6 +13,7 @@ from fastapi import FastAPI
 
 from app.context import AppContext, EngineClient
 from app.main import attach
+from app.ready import say_when_ready
 from app.settings import Settings, allowed_hosts_from_env
 from connector import log
 
@@ -29,6 +31,7 @@ class ReStorePlugin:
 
     def __init__(self) -> None:
         self._context: AppContext | None = None
+        self._ready: asyncio.Task[None] | None = None
 
     def attach_router(self, app: FastAPI) -> None:
         """Mount /restore. With a log that cannot be read, its routes say so with 503 and vLLM serves on."""
@@ -37,18 +40,23 @@ class ReStorePlugin:
         attach(app, context)
         self._context = context
         try:
-            where = context.url.database
             log.check(context.url)
         except log.LogError as e:
             logger.warning("The dashboard at /restore/ has no log to show yet: %s", e)
-        else:
-            logger.info("The dashboard is at /restore/, over the log %s", where)
 
     async def init_state(self, engine_client: EngineClient | None, state: "State", args: Namespace) -> None:
         """Keep the engine client (None on a server without an engine): /restore/healthz says whether it is well."""
         if self._context is not None:
             self._context.engine_client = engine_client
             state.vllm_restore = self._context
+            self._ready = asyncio.create_task(self._say_when_ready(state, args), name="restore-ready")
+
+    async def _say_when_ready(self, state: "State", args: Namespace) -> None:
+        assert self._context is not None
+        try:
+            await say_when_ready(state, args, self._context.named_log())
+        except Exception:
+            logger.exception("The dashboard is at /restore/; its whole address cannot be told")
 
 
 def log_named_in(transfer: Any) -> str | None:

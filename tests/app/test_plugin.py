@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+import multiprocessing
+import socket
 import subprocess
 import sys
 from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
+import uvicorn
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
@@ -15,6 +18,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from app.plugin import ReStorePlugin, settings_from
+from app.ready import dashboard_url
 
 
 @pytest.fixture
@@ -73,6 +77,81 @@ def test_leave_that_the_server_gives_every_page_does_not_open_ours(make_log, hos
     assert client.options("/restore/api/policy", headers=preflight).status_code == 200
     assert client.put("/restore/api/policy", json={"enabled": False}, headers=headers).status_code == 403
     assert client.get("/restore/api/policy").json()["version"] == 0
+
+
+@pytest.mark.parametrize(("name", "is_said"), [("MainProcess", True), ("ApiServer_0", True), ("ApiServer_1", False)])
+def test_its_whole_address_is_said_once_when_the_server_answers(make_log, host, caplog, monkeypatch, name, is_said):
+    """Of several API servers on one port, one says it."""
+    monkeypatch.setattr(multiprocessing.current_process(), "name", name)
+    log = make_log()
+    plugin = ReStorePlugin()
+    app = FastAPI()
+    app.state.args = args = Namespace(api_key=None, host="127.0.0.1", kv_transfer_config=None)
+    monkeypatch.setenv("RESTORE_DB", log.path)
+    plugin.attach_router(app)
+
+    def said():
+        return [r.getMessage() for r in caplog.records if r.getMessage().startswith("Ready")]
+
+    async def serve(sock):
+        await plugin.init_state(None, app.state, args)
+        task = plugin._ready
+        for _ in range(3):  # nothing is said before there is an answer
+            await asyncio.sleep(0)
+        assert said() == []
+        app.state.server = server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        serving = asyncio.create_task(server.serve([sock]))
+        await task
+        assert server.started or not is_said
+        server.should_exit = True
+        await serving
+
+    with socket.create_server(("127.0.0.1", 0)) as sock, caplog.at_level(logging.INFO, "vllm.restore"):
+        port = sock.getsockname()[1]
+        asyncio.run(serve(sock))
+    line = f"Ready: the dashboard is at http://127.0.0.1:{port}/restore/, over the log {log.path}"
+    assert said() == ([line] if is_said else [])
+
+
+class Socket:
+    """An address that a socket has."""
+
+    def __init__(self, name):
+        self.getsockname = lambda: name
+
+
+@pytest.mark.parametrize(
+    ("names", "is_ssl", "options", "url"),
+    [
+        ([("0.0.0.0", 9000)], False, {}, "http://127.0.0.1:9000/restore/"),
+        ([("::", 9000, 0, 0)], False, {}, "http://127.0.0.1:9000/restore/"),
+        ([("fd00::7", 9000, 0, 0)], False, {}, "http://[fd00::7]:9000/restore/"),
+        ([("10.0.0.7", 443)], True, {}, "https://10.0.0.7:443/restore/"),
+        (["/run/vllm.sock"], False, {}, None),
+        # vLLM takes connections itself where API servers share a port.
+        ([], False, {"host": None, "port": 8000}, "http://127.0.0.1:8000/restore/"),
+        ([], False, {"host": "gpu-box", "port": 8000}, "http://gpu-box:8000/restore/"),
+        ([], False, {"uds": "/run/vllm.sock", "host": None, "port": 8000}, None),
+    ],
+)
+def test_address_is_one_that_a_browser_on_this_machine_can_open(names, is_ssl, options, url):
+    listening = [SimpleNamespace(sockets=[Socket(name) for name in names])] if names else []
+    server = SimpleNamespace(servers=listening, config=SimpleNamespace(is_ssl=is_ssl))
+    assert dashboard_url(server, Namespace(**options)) == url
+
+
+def test_fault_in_saying_the_address_is_no_more_than_a_line(make_log, host, caplog):
+    _, plugin = host(make_log().path)
+
+    class Broken:
+        started, should_exit = True, False
+
+    async def wait():
+        await plugin.init_state(None, SimpleNamespace(server=Broken()), Namespace())
+        await plugin._ready
+
+    asyncio.run(wait())
+    assert "The dashboard is at /restore/; its whole address cannot be told" in caplog.text
 
 
 @pytest.mark.parametrize("how", ["missing", "broken", "postgresql"])
