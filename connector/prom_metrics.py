@@ -98,7 +98,7 @@ class StatsSource:
             },
             "restorable_blocks": {(): manager._owners.num_lost},
             "policy": {(p,): int(p == policy) for p in POLICIES},
-            "policy_version": {(): manager._versioned.version},
+            "policy_version": {(): self._recorder.applied.version},
             INFO.name: {self._info: 1},
         }
 

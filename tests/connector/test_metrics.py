@@ -1,6 +1,7 @@
 """What Prometheus is told: the sums of a real scheduler's run against its log, and each kind of event by itself."""
 
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -154,6 +155,35 @@ def test_the_policy_that_counts_is_the_one_that_is_obeyed(make_engine: Callable[
     tokens = [scrape("prompt_tokens_total", policy=p) for p in ("off", "rescan", "tracked")]
     assert tokens == [6 * BLOCK + 2, BLOCK + 1, 0]
     assert [scrape("policy", policy=p) for p in ("off", "rescan", "tracked")] == [0, 1, 0]
+
+
+def test_an_idle_engine_has_the_policy_that_the_log_says_it_obeys(make_engine: Callable[..., Engine]) -> None:
+    """After a toggle the log answers for an engine that takes no step. What is counted before its next step is that
+    policy's, and so are both gauges."""
+    engine = make_engine(cpu_blocks=33, policy=Policy(enabled=False))
+    scrape = Scrape(engine.scheduler.vllm_config)
+    scrape.follow(engine)
+    engine.add("a", prompt(0, 4, extra=1))
+    engine.steps(2)
+    engine.finish("a")
+    engine.settle()
+    engine.scheduler.connector.get_kv_connector_stats()
+    assert [scrape("policy", policy=p) for p in ("off", "rescan", "tracked")] == [1, 0, 0]
+    engine.set_policy(enabled=True, mode="rescan")
+    answered = "SELECT policy_version FROM policy_applied WHERE is_idle AND reason = 'toggle'"
+    deadline = time.monotonic() + 60
+    while not (said := engine.sql(answered)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    engine.scheduler.connector.get_kv_connector_stats()
+    assert [scrape("policy", policy=p) for p in ("off", "rescan", "tracked")] == [0, 1, 0]
+    assert [(scrape("policy_version"),)] == said
+    # Its next step counts under it as well.
+    engine.add("b", prompt(1, 2, extra=1))
+    engine.step()
+    engine.scheduler.connector.get_kv_connector_stats()
+    assert [scrape("lookups_total", policy=p) for p in ("off", "rescan")] == [1, 1]
+    engine.close()
 
 
 def test_stock_stats_go_on_unchanged(make_engine: Callable[..., Engine]) -> None:
