@@ -21,14 +21,15 @@ def best_hit_blocks(history: Iterable[tuple[bool, Asked]], capacity: int) -> int
 
     How: a block is worth keeping from the end of the last request that has it to the arrival of the next that asks for
     it. Of such intervals as many as possible are kept by giving up, whenever there are too many, the one that ends
-    last (Belady's MIN, with refusal). All who ask for a block ask for what lies before it too, so giving up the deeper
-    one of two that end alike keeps whole prefixes: what is counted block by block is found without a gap.
+    last (Belady's MIN, with refusal). Which of two that end alike makes no difference to the number. All who ask for a
+    block ask for what lies before it too, so with the deeper one given up whole prefixes are kept: what is counted
+    block by block can be found without a gap.
     """
     moments = list(history)
     next_use = _next_uses(moments)
     running: Counter[bytes] = Counter()
     kept: dict[bytes, int] = {}
-    latest: list[tuple[int, int, bytes]] = []
+    latest: list[tuple[int, bytes]] = []
     num_hits = 0
     for moment, (is_arrival, asked) in enumerate(moments):
         if is_arrival:
@@ -38,16 +39,16 @@ def best_hit_blocks(history: Iterable[tuple[bool, Asked]], capacity: int) -> int
             running.update(asked.usable)
             continue
         running.subtract(asked.usable)
-        for depth, key in enumerate(asked.all):
+        for key in asked.all:
             if running[key] > 0:
                 continue
             del running[key]
             use = next_use[moment].get(key, NEVER)
             if use != NEVER:
                 kept[key] = use
-                heappush(latest, (-use, -depth, key))
+                heappush(latest, (-use, key))
         while len(kept) > capacity:
-            use, _, key = heappop(latest)
+            use, key = heappop(latest)
             if kept.get(key) == -use:
                 del kept[key]
     return num_hits

@@ -74,6 +74,9 @@ def test_conversation_extends_what_was_said_and_answered_before(write: Write) ->
             assert after.tokens[: len(said)] == said
             assert len(after.tokens) - len(said) >= 4
             assert after.at_seconds > before.at_seconds + 1.0
+    assert len({(len(s), len(s[0].tokens), s[0].num_output_tokens) for s in streams.values()}) == 7, (
+        "each draws its own"
+    )
     ends = [turn for turns in streams.values() for turn in turns[0].tokens[32:]]
     assert len(ends) == len(set(ends)), "nothing behind the system prompt is shared"
 
@@ -81,6 +84,9 @@ def test_conversation_extends_what_was_said_and_answered_before(write: Write) ->
 def test_so_many_talk_at_a_time_and_the_next_begins_when_one_ends(write: Write) -> None:
     streams = by_stream(play_out(read(f"{write(FILE)}#small").traffic(1), 1.0))
     begins = {name: turns[0].at_seconds for name, turns in streams.items()}
+    assert len({(len(s), len(s[0].tokens), s[0].num_output_tokens) for s in streams.values()}) == 7, (
+        "each draws its own"
+    )
     ends = [turns[-1].at_seconds + 1.0 for turns in streams.values()]
     assert sorted(begins.values())[:3] == [0.0, 0.0, 0.0]
     assert sorted(b for b in begins.values() if b) == sorted(ends)[:4]
@@ -124,6 +130,17 @@ def test_agents_run_among_prompts_that_end_with_them(write: Write) -> None:
     assert max(p.at_seconds for p in others) <= end
     assert all(100 <= len(p.tokens) <= 300 and p.num_output_tokens == 2 for p in others)
     assert len({p.tokens[0] for p in others}) == len(others)
+
+
+def test_no_other_prompt_comes_once_the_agents_have_ended(write: Write) -> None:
+    traffic = read(f"{write(FILE)}#few").traffic(1)
+    now = 0.0
+    while (at := traffic.next_at()) is not None:
+        now = at
+        for play in traffic.take(now):
+            traffic.answered(play, now)
+    # Others are still being answered then, so an engine goes on asking what has arrived.
+    assert traffic.take(now + 100) == []
 
 
 def test_longest_and_number_of_requests_are_what_is_played(write: Write) -> None:
