@@ -25,7 +25,8 @@ def read_engines(conn: Connection, now_ns: int, settings: Settings) -> list[Engi
 
 
 def live_engines(conn: Connection, now_ns: int, settings: Settings) -> dict[int, int]:
-    """The engines that run now: id to data-parallel index. A killed one is live until its last heartbeat is old."""
+    """The engines that run now: id to data-parallel index. A killed one is live until its last heartbeat is old. One
+    whose server was killed lives on, in stock vLLM as here, and says so."""
     query = select(_c.id, _c.dp_index).where(
         _c.stopped_wall_ns.is_(None), _c.heartbeat_wall_ns > now_ns - settings.live_after_ns
     )
