@@ -1,0 +1,204 @@
+"""Which block leaves the CPU tier for which, and whether a block may come in at all: `adaptive`.
+
+Pure: standard library only. The same module runs in the connector, in its own guard, and in the shadows.
+
+    victim(for chain c, margin m):
+      of each class (how often it was asked for; with or without a running request): the least recently used chain
+      v = the one that is worth least (of equals the one that was first seen last)
+      worth(v) * m < worth(c):                                     a block at v's end goes
+      equal, c has blocks there, and v was first seen after c:     a block at v's end goes
+      else:                                                        c is refused
+    come in: first hole first, and never past a hole
+
+Worth is what `reuse` has learned. Until it has learned something, and while the guard says so, the least recently
+used chain goes and nothing is refused. The guard are two tiers without bytes, one by either rule, that see the same
+requests: by which of them more was found of late, the live tier goes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from connector.chains import Chain, ChainTree, Key, Path
+from connector.reuse import NUM_CLASSES, ReuseCurve, class_of
+from connector.views import View
+
+Rule = Literal["lru", "worth"]
+
+STORE_MARGIN = 1.3
+RESTORE_MARGIN = 3.0
+REUSES_TO_LEARN = 8
+GHOSTS_PER_BLOCK = 4
+GUARD_REQUESTS = 250
+GUARD_LEAD = 0.01
+
+LIVE, GUARD_LRU, GUARD_WORTH = 0, 1, 2
+
+
+def _lru_class(chain: Chain) -> int:
+    return 0
+
+
+def _worth_class(chain: Chain) -> int:
+    return class_of(chain) + (NUM_CLASSES if chain.num_owners else 0)
+
+
+@dataclass(slots=True)
+class GuardState:
+    """What the two shadows of the guard found of late: blocks, fading with each request."""
+
+    lru_hits: float = 0.0
+    worth_hits: float = 0.0
+    asked: float = 0.0
+
+    def note(self, lru_hits: int, worth_hits: int, asked: int) -> None:
+        fade = 1 - 1 / GUARD_REQUESTS
+        self.lru_hits = self.lru_hits * fade + lru_hits
+        self.worth_hits = self.worth_hits * fade + worth_hits
+        self.asked = self.asked * fade + asked
+
+    @property
+    def lead_of_lru(self) -> float:
+        """How much more of what was asked for the LRU shadow found, from -1 to 1."""
+        return (self.lru_hits - self.worth_hits) / self.asked if self.asked else 0.0
+
+
+class Retention:
+    """Decides for one tier.
+
+    Args:
+        capacity: blocks of the tier.
+        may_leave: see `View`; for the live tier.
+    """
+
+    def __init__(self, capacity: int, may_leave: Callable[[Chain], bool] = lambda chain: True) -> None:
+        self.capacity = capacity
+        self.curve = ReuseCurve()
+        self.guard = GuardState()
+        self.tree = ChainTree(
+            3, (GHOSTS_PER_BLOCK + 1) * capacity, on_split=self._on_split, on_dropped=self._on_dropped
+        )
+        self.live = View(LIVE, capacity, _worth_class, may_leave)
+        self._lru = View(GUARD_LRU, capacity, _lru_class)
+        self._worth = View(GUARD_WORTH, capacity, _worth_class)
+        self._views = (self.live, self._lru, self._worth)
+        self.is_guard_on = False
+
+    @property
+    def rule(self) -> Rule:
+        """What the live tier goes by now."""
+        return "worth" if self.curve.num_reuses >= REUSES_TO_LEARN and not self.is_guard_on else "lru"
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def arrive(self, keys: Sequence[Key], now: float) -> Path:
+        """A request was taken in, with the blocks of its prompt that are full."""
+        path = self.tree.arrive(keys)
+        chains = path.chains()
+        self.guard.note(self._found(self._lru, chains), self._found(self._worth, chains), len(keys))
+        self.is_guard_on = self.guard.lead_of_lru > GUARD_LEAD
+        for chain in chains:
+            if chain is path.chain and not chain.children:
+                self.curve.comes_back(chain, now)
+                chain.num_turns += 1
+            else:
+                if chain is path.chain:
+                    self.curve.comes_back(chain, now)
+                else:
+                    self.curve.goes_on(chain, now)
+                chain.num_turns += chain is path.chain
+            self._use(chain, now)
+        self.curve.request_came(now)
+        return path
+
+    def advance(self, path: Path, key: Key, now: float) -> Chain:
+        """The request's next block is full."""
+        before = path.chain
+        chain = self.tree.advance(path, key, now)
+        if chain is not before and chain.num_owners == 1:
+            self.curve.goes_on(chain, now)
+            self._use(chain, now)
+        return chain
+
+    def leave(self, path: Path, now: float) -> None:
+        """The request is over. The guard's tiers take in what it left."""
+        chains = path.chains()
+        for chain in chains:
+            chain.last_used = now
+        self._take_in(self._lru, path, chains, "lru", now)
+        self._take_in(self._worth, path, chains, self._worth_rule, now)
+        self.tree.leave(path, now)
+        for chain in chains:
+            if not chain.num_owners:
+                self.curve.rests(chain, now)
+            for view in self._views:
+                view.note(chain)
+        self.tree.forget(self._release)
+
+    # --- the decision -----------------------------------------------------------------------------------------------
+
+    def victim(self, view: View, rule: Rule, incoming: Path, chain: Chain, margin: float, now: float) -> Chain | None:
+        """The chain that gives its last block for the next block of `chain`, or None: refused."""
+        found = view.candidates(incoming.chain)
+        if rule == "lru":
+            return min(found, key=lambda c: (c.last_used, -c.number), default=None)
+        score = self.curve.score
+        victim = min(found, key=lambda c: (score(c, now), -c.number), default=None)
+        if victim is None:
+            return None
+        worth, own = score(victim, now), score(chain, now)
+        if worth * margin < own:
+            return victim
+        if worth == own and view.count(chain) and victim.number > chain.number:
+            return victim
+        return None
+
+    # --- the guard --------------------------------------------------------------------------------------------------
+
+    @property
+    def _worth_rule(self) -> Rule:
+        return "worth" if self.curve.num_reuses >= REUSES_TO_LEARN else "lru"
+
+    @staticmethod
+    def _found(view: View, chains: list[Chain]) -> int:
+        found = 0
+        for chain in chains:
+            count = view.count(chain)
+            found += count
+            if count < len(chain.keys):
+                break
+        return found
+
+    def _take_in(self, view: View, path: Path, chains: list[Chain], rule: Rule, now: float) -> None:
+        for chain in chains:
+            upto = path.offset if chain is path.chain else len(chain.keys)
+            while (missing := upto - view.count(chain)) > 0:
+                if view.num_free:
+                    view.grow(chain, min(missing, view.num_free))
+                    continue
+                victim = self.victim(view, rule, path, chain, STORE_MARGIN, now)
+                if victim is None:
+                    return
+                view.shrink(victim, min(missing, view.count(victim)))
+
+    # --- the tree -----------------------------------------------------------------------------------------------------
+
+    def _use(self, chain: Chain, now: float) -> None:
+        chain.last_used = now
+        for view in self._views:
+            view.note(chain)
+
+    def _on_split(self, head: Chain, rest: Chain) -> None:
+        self.curve.split(head, rest)
+        for view in self._views:
+            view.note(head)
+
+    def _on_dropped(self, chain: Chain) -> None:
+        self.curve.goes_on(chain, chain.last_used)
+
+    def _release(self, chain: Chain, wanted: int) -> int:
+        keep = max(self.live.count(chain), len(chain.keys) - wanted)
+        for view in (self._lru, self._worth):
+            if (excess := view.count(chain) - keep) > 0:
+                view.shrink(chain, excess)
+        return keep
