@@ -27,7 +27,7 @@ ROUNDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("off", {"enabled": False}),
     ("tracked", {"enabled": True, "mode": "tracked"}),
 )
-POLICY_KEYS = ("enabled", "mode", "max_restore_blocks_per_step")
+POLICY_KEYS = ("enabled", "mode", "max_restore_blocks_per_step", "retention")
 # While the chats are answered, nearly a tier of other content is stored: with the chats' own blocks it overflows, so
 # that what a chat stored first is evicted before its answer ends. What is copied again then has to outlive what passes
 # by between two turns, which is just enough for the GPU to forget.

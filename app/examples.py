@@ -8,7 +8,7 @@ T = 1_790_000_000_000_000_000
 H0 = "5b9c1f0e6f4a7d21" * 4
 H1 = "c0ffee11aa22bb33" * 4
 
-_POLICY = {"enabled": True, "mode": "tracked", "max_restore_blocks_per_step": 64}
+_POLICY = {"enabled": True, "mode": "tracked", "max_restore_blocks_per_step": 64, "retention": "lru"}
 _OFF = {**_POLICY, "enabled": False}
 
 _APPLIED = {

@@ -68,13 +68,20 @@ class Chain:
 
 
 class Path:
-    """Where an unfinished request stands in the tree: on the first `offset` blocks of `chain`, and all before it."""
+    """Where an unfinished request stands in the tree: on the first `offset` blocks of `chain`, and all before it.
 
-    __slots__ = ("chain", "offset")
+    Attributes:
+        rest: what its arrival split off the chain that it came for.
+        num_turns: of what it goes on with.
+    """
+
+    __slots__ = ("chain", "num_turns", "offset", "rest")
 
     def __init__(self, chain: Chain, offset: int) -> None:
         self.chain = chain
         self.offset = offset
+        self.rest: Chain | None = None
+        self.num_turns = 1
 
     @property
     def length(self) -> int:
@@ -109,7 +116,7 @@ class ChainTree:
         max_blocks: int,
         *,
         on_split: Callable[[Chain, Chain], object] = lambda head, rest: None,
-        on_dropped: Callable[[Chain], object] = lambda chain: None,
+        on_dropped: Callable[[Chain, float], object] = lambda chain, now: None,
     ) -> None:
         self._num_views = num_views
         self._max_blocks = max_blocks
@@ -148,9 +155,12 @@ class ChainTree:
                 high = middle - 1
         chain = self._where[keys[low - 1]] if low else self._root
         offset = low - chain.start
+        rest = None
         if offset < len(chain.keys):
+            rest = chain
             chain = self._split(chain, offset)
         path = Path(chain, offset)
+        path.rest = rest
         chain.paths.add(path)
         step: Chain | None = chain
         while step is not None:
@@ -170,6 +180,7 @@ class ChainTree:
         if child is None and (chain is self._root or chain.children):
             child = chain.children[key] = Chain(path.length, chain, self._next_number, now, self._num_views)
             child.keys.append(key)
+            child.num_turns = path.num_turns
             self._where[key] = child
             self._next_number += 1
             self.num_chains += 1
@@ -195,7 +206,8 @@ class ChainTree:
 
     def _split(self, chain: Chain, at: int) -> Chain:
         """The first `at` blocks become a chain of their own, which is returned."""
-        assert 0 < at < len(chain.keys) and chain.parent is not None
+        assert 0 < at < len(chain.keys)
+        assert chain.parent is not None
         head = Chain(chain.start, chain.parent, chain.number, chain.last_used, self._num_views)
         head.keys = chain.keys[:at]
         head.num_turns = chain.num_turns
@@ -232,12 +244,12 @@ class ChainTree:
                 self._leaves = [e for e in self._leaves if e[0] == e[2].last_used and self._is_leaf(e[2])]
                 heapify(self._leaves)
 
-    def forget(self, release: Callable[[Chain, int], int]) -> None:
+    def forget(self, release: Callable[[Chain, int], int], now: float) -> None:
         """Drop the oldest idle ghosts until the bound holds.
 
         Args:
-            release: asked how many blocks to keep of a chain; it takes what is beyond out of every view but the one that
-                holds bytes.
+            release: asked how many blocks to keep of a chain; it takes what is beyond out of every view but the one
+                that holds bytes.
         """
         kept: list[tuple[float, int, Chain]] = []
         while len(self._where) > self._max_blocks and self._leaves:
@@ -252,7 +264,7 @@ class ChainTree:
                 del chain.keys[num_kept:]
                 kept.append(entry)
                 continue
-            self._on_dropped(chain)
+            self._on_dropped(chain, now)
             parent = chain.parent
             assert parent is not None
             del parent.children[chain.keys[0]]

@@ -251,6 +251,7 @@ class PolicyApplied(Event):
     enabled: bool
     mode: str
     max_restore_blocks_per_step: int
+    retention: str
     is_idle: bool
     reason: str
 

@@ -386,11 +386,11 @@ def append(conn: Connection, engine_id: int, items: Sequence[Stamped]) -> int:
 def read_policy(conn: Connection) -> VersionedPolicy:
     """The newest policy; version 0 with the defaults where nobody has set one."""
     p = tables.policies.c
-    query = select(p.version, p.enabled, p.mode, p.max_restore_blocks_per_step).order_by(p.version.desc()).limit(1)
+    query = select(tables.policies).order_by(p.version.desc()).limit(1)
     row = conn.execute(query).one_or_none()
     if row is None:
         return VersionedPolicy(0, Policy())
-    return VersionedPolicy(row.version, Policy(row.enabled, row.mode, row.max_restore_blocks_per_step))
+    return VersionedPolicy(row.version, Policy.of(row))
 
 
 def write_policy(

@@ -26,7 +26,7 @@ from connector.events import (
 logger = logging.getLogger("vllm.restore")
 
 PREFIX = "vllm_restore_"
-POLICIES = ("off", "rescan", "tracked")
+POLICIES = ("off", "rescan", "tracked", "adaptive", "adaptive-off")
 SOURCES = ("gpu", "cpu", "restored", "computed")
 OPERATIONS = ("store", "restore", "load")
 TIER_STATES = ("free", "cached", "in_flight")

@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 Mode = Literal["rescan", "tracked"]
+RetentionRule = Literal["lru", "adaptive"]
 
 MODES: tuple[str, ...] = get_args(Mode)
+RETENTIONS: tuple[str, ...] = get_args(RetentionRule)
 MAX_BUDGET = 1_000_000
 DEFAULT_BUDGET = 64
 
@@ -26,11 +28,14 @@ class Policy:
         mode: `tracked` looks only at blocks whose eviction was observed; `rescan` walks every stored block of every
             running request in every step and is kept as the reference.
         max_restore_blocks_per_step: re-stores in one scheduler step, all requests together; 0 means no limit.
+        retention: which block of the tier goes for a new one. `lru` is vLLM's own order, untouched; `adaptive` is
+            `retention`'s.
     """
 
     enabled: bool = True
     mode: Mode = "tracked"
     max_restore_blocks_per_step: int = DEFAULT_BUDGET
+    retention: RetentionRule = "lru"
 
     def __post_init__(self) -> None:
         # Values come from JSON and from SQL, so types are looked at, whatever the annotations say.
@@ -46,9 +51,15 @@ class Policy:
                 f"max_restore_blocks_per_step must be a whole number from 0 (no limit) to {MAX_BUDGET}, not {budget!r}"
             )
 
+        if self.retention not in RETENTIONS:
+            raise PolicyError(f"retention must be one of {', '.join(RETENTIONS)}, not {self.retention!r}")
+
     @property
     def label(self) -> str:
-        """How this policy is named in tables and charts: `off`, `rescan` or `tracked`."""
+        """How this policy is named in tables and charts: `off`, `rescan` or `tracked` under vLLM's own order;
+        `adaptive`, or `adaptive-off` without re-store. (How lost blocks are looked for makes no difference there.)"""
+        if self.retention == "adaptive":
+            return "adaptive" if self.enabled else "adaptive-off"
         return self.mode if self.enabled else "off"
 
     def changed(self, changes: dict[str, Any]) -> "Policy":
@@ -65,6 +76,11 @@ class Policy:
     def as_dict(self) -> dict[str, Any]:
         """The toggles as plain values, in the order in which they are documented."""
         return asdict(self)
+
+    @classmethod
+    def of(cls, row: Any) -> "Policy":
+        """The policy that a row of the log tells of, or anything else with these attributes."""
+        return cls(**{f.name: getattr(row, f.name) for f in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)

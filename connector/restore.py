@@ -21,6 +21,8 @@ from connector.tier import Tier
 if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_utils import BlockHashList
 
+    from connector.keeper import Keeper
+
 Selection = tuple[list[int], list[int], list[dict[Any, Any]] | None]
 """What stock's `_select_eager_blocks_to_store` returns: GPU block ids, how far each group's cursor goes on, event
 metadata."""
@@ -69,6 +71,7 @@ class Restorer:
         windows = {g.number for g in layout.hit_groups if g.needed is not None}
         self._window_groups = sorted(windows.intersection(layout.groups))
         self._has_looked = False
+        self.keeper: Keeper | None = None
         self.obey(policy)
 
     def bind_block_tables(self, tables: "list[Mapping[str, Sequence[Any]]]") -> None:
@@ -84,6 +87,14 @@ class Restorer:
         self.step = step
         self._has_looked = False
         self.admission.begin_step()
+        if self.keeper is not None:
+            self.keeper.begin_step()
+
+    def tier_changed(self) -> None:
+        """A block was freed, pinned, given up by its owner or stored."""
+        self.admission.tier_changed()
+        if self.keeper is not None:
+            self.keeper.references_changed()
 
     def refill(self) -> None:
         """Give the budget of the next step."""
@@ -94,7 +105,9 @@ class Restorer:
     def restore(self, preempted: Iterable[str]) -> None:
         """Order copies of blocks that the CPU tier has lost of running requests; those preempted in this step have
         none."""
-        if self.policy.mode == "rescan":
+        if self.keeper is not None:
+            self._restore_kept(self.keeper)
+        elif self.policy.mode == "rescan":
             self._restore_by_scan(preempted)
         elif self._owners.num_lost:
             if self._is_tight():
@@ -161,14 +174,34 @@ class Restorer:
             self._owners.find(block.key)
         self._order(chosen)
 
+    def _restore_kept(self, keeper: "Keeper") -> None:
+        """What the retention admits, the hole nearest a head first."""
+        chosen: list[Candidate] = []
+        for block in self._owners.lost_by_depth() if self._owners.num_lost else ():
+            if len(chosen) >= self._room() or not keeper.may_ask:
+                break
+            candidate = self._locate(block)
+            if candidate is None or self._is_kept_back(keeper, candidate):
+                if candidate is None:
+                    self._owners.find(block.key)
+                continue
+            chosen.append(candidate)
+            self._owners.find(block.key)
+        self._order(chosen)
+
+    def _is_kept_back(self, keeper: "Keeper", c: Candidate) -> bool:
+        request = self._m._reqs_to_store[c.request_id].request
+        return not keeper.admit(request, c.group, c.index, c.key, is_restore=True)
+
     def restore_at_finish(self, state: StoreRequestState) -> None:
         """The last moment at which the request's lost blocks are still on the GPU."""
         if state.request.resumable:
             return
-        if self.policy.mode == "rescan":
+        keeper = self.keeper
+        if keeper is None and self.policy.mode == "rescan":
             self._order(self._first(self._room(), self._scan(state)))
             return
-        walk = self.admission.walk() if self._is_tight() else None
+        walk = self.admission.walk() if keeper is None and self._is_tight() else None
         chosen: list[Candidate] = []
         for block in self._owners.lost_of(state.request.request_id):
             if len(chosen) >= self._room():
@@ -179,6 +212,8 @@ class Restorer:
                     self._owners.find(block.key)
                 continue
             if walk is not None and not walk.admit(block.depth):
+                break
+            if keeper is not None and self._is_kept_back(keeper, candidate):
                 break
             chosen.append(candidate)
             self._owners.find(block.key)
@@ -298,6 +333,8 @@ class Restorer:
         if self._budget_left is not None:
             self._budget_left -= len(chosen)
         self._tier.drain_evictions(chosen[0].request_id, is_by_restore=True)
+        if self.keeper is not None:
+            self.keeper.begin_batch()
 
     # --- first stores -----------------------------------------------------------------------------------------------
 
@@ -306,6 +343,8 @@ class Restorer:
 
         Without this, stock would walk from the waiting cursor over all that lies behind it, in every step.
         """
+        if self.keeper is not None:
+            return self.keeper.must_wait(state.request.request_id)
         if not self._is_waiting or self.policy.mode != "tracked" or not self.policy.enabled:
             return False
         layout, cursors = self._layout, state.num_stored_blocks
@@ -327,13 +366,14 @@ class Restorer:
         request_id = state.request.request_id
         self._journal.tell_chain(state.request)
         order = {block_id: n for n, block_id in enumerate(gpu_block_ids)}
-        is_strict = self.policy.enabled and self.policy.mode == "tracked" and self._is_tight(len(order))
+        keeper = self.keeper
+        is_ours = self.policy.enabled or keeper is not None
+        is_strict = is_ours and keeper is None and self.policy.mode == "tracked" and self._is_tight(len(order))
         walk = self.admission.walk() if is_strict else None
         kept: list[Candidate] = []
         reviewed = list(advanced)
-        for g, count in enumerate(advanced):
-            if not count:
-                continue
+        for g in self._groups_to_review(advanced):
+            count = advanced[g]
             start = state.num_stored_blocks[g]
             end = start + count
             hashes = self._layout.hashes(state.request, g)
@@ -343,8 +383,14 @@ class Restorer:
                     continue
                 gpu_block_id, key = found
                 depth = self._layout.depth(g, i)
-                is_twin = self.policy.enabled and key in self._tier.keys_in_flight
-                if gpu_block_id in order and not is_twin:
+                is_twin = is_ours and key in self._tier.keys_in_flight
+                is_new = gpu_block_id in order and not is_twin
+                if keeper is not None and not is_new:
+                    keeper.lies_there(state.request, g, i, key)
+                if is_new:
+                    if keeper is not None and not keeper.admit(state.request, g, i, key):
+                        end = i
+                        break
                     if walk is not None and not walk.admit(depth):
                         self._is_waiting = True
                         end = i
@@ -361,10 +407,16 @@ class Restorer:
             self.admission.tier_changed()  # as a cursor goes on, pages leave the window
         if kept:
             self.last_chooser = request_id
-        if not self.policy.enabled or len(kept) == len(gpu_block_ids):
+        if not is_ours or len(kept) == len(gpu_block_ids):
             return selection
         kept_meta = None if block_meta is None else [block_meta[order[c.gpu_block_id]] for c in kept]
         return [c.gpu_block_id for c in kept], reviewed, kept_meta
+
+    def _groups_to_review(self, advanced: Sequence[int]) -> list[int]:
+        """Those whose cursor goes on. What the other groups hold goes with the blocks of full attention: these are
+        first."""
+        groups = [g for g, count in enumerate(advanced) if count]
+        return groups if self.keeper is None else sorted(groups, key=lambda g: g != self._m.fa_gidx)
 
     def _give_up_left_pages(self, request_id: str, group: int, end: int, hashes: "BlockHashList") -> None:
         """Pages before the request's window are its own no longer: nobody can copy them from it, and they are no

@@ -36,7 +36,12 @@ LIVE, GUARD_LRU, GUARD_WORTH = 0, 1, 2
 
 
 def _lru_class(chain: Chain) -> int:
-    return 0
+    return int(chain.num_owners > 0)
+
+
+def _lru_order(chain: Chain) -> tuple[bool, float, int]:
+    """Who goes first: who rests, then by last use, then who was first seen last."""
+    return chain.num_owners > 0, chain.last_used, -chain.number
 
 
 def _worth_class(chain: Chain) -> int:
@@ -69,11 +74,17 @@ class Retention:
     Args:
         capacity: blocks of the tier.
         may_leave: see `View`; for the live tier.
+        curve: what is known already.
     """
 
-    def __init__(self, capacity: int, may_leave: Callable[[Chain], bool] = lambda chain: True) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        may_leave: Callable[[Chain], bool] = lambda chain: True,
+        curve: ReuseCurve | None = None,
+    ) -> None:
         self.capacity = capacity
-        self.curve = ReuseCurve()
+        self.curve = curve or ReuseCurve()
         self.guard = GuardState()
         self.tree = ChainTree(
             3, (GHOSTS_PER_BLOCK + 1) * capacity, on_split=self._on_split, on_dropped=self._on_dropped
@@ -97,16 +108,8 @@ class Retention:
         chains = path.chains()
         self.guard.note(self._found(self._lru, chains), self._found(self._worth, chains), len(keys))
         self.is_guard_on = self.guard.lead_of_lru > GUARD_LEAD
+        self._learn(path, now)
         for chain in chains:
-            if chain is path.chain and not chain.children:
-                self.curve.comes_back(chain, now)
-                chain.num_turns += 1
-            else:
-                if chain is path.chain:
-                    self.curve.comes_back(chain, now)
-                else:
-                    self.curve.goes_on(chain, now)
-                chain.num_turns += chain is path.chain
             self._use(chain, now)
         self.curve.request_came(now)
         return path
@@ -129,19 +132,48 @@ class Retention:
         self._take_in(self._worth, path, chains, self._worth_rule, now)
         self.tree.leave(path, now)
         for chain in chains:
-            if not chain.num_owners:
+            if not chain.num_owners and not chain.children:
                 self.curve.rests(chain, now)
             for view in self._views:
                 view.note(chain)
-        self.tree.forget(self._release)
+        self.tree.forget(self._release, now)
+
+    def _learn(self, path: Path, now: float) -> None:
+        """What the request came for, and how often that was asked for with it.
+
+        Only ends of the tree say when something comes back: a shared head is asked for all the time. A request that
+        goes on from nearly the end of a chain goes on with that conversation, and what it left behind is superseded
+        (the last turn as it was sent, a thought that the template leaves out).
+        """
+        last, rest = path.chain, path.rest
+        if rest is not None:
+            if not rest.children and len(last.keys) >= len(rest.keys):
+                self.curve.comes_back(rest, now)
+                path.num_turns = rest.num_turns + 1
+                rest.num_turns = 0
+                if not rest.num_owners:
+                    self.curve.rests(rest, now)
+                for view in self._views:
+                    view.note(rest)
+        elif last.parent is not None and not last.children:
+            self.curve.comes_back(last, now)
+            last.num_turns += 1
+            path.num_turns = last.num_turns
 
     # --- the decision -----------------------------------------------------------------------------------------------
 
     def victim(self, view: View, rule: Rule, incoming: Path, chain: Chain, margin: float, now: float) -> Chain | None:
-        """The chain that gives its last block for the next block of `chain`, or None: refused."""
+        """The chain that gives its last block for the next block of `chain`, or None: refused.
+
+        A re-store asks with a margin of its own, and by either rule only for a victim that stands strictly before it in
+        one order of all chains: so re-stores end.
+        """
         found = view.candidates(incoming.chain)
         if rule == "lru":
-            return min(found, key=lambda c: (c.last_used, -c.number), default=None)
+            victim = min(found, key=_lru_order, default=None)
+            if victim is not None and margin == RESTORE_MARGIN and _lru_order(victim) >= _lru_order(chain):
+                return None
+            return victim
         score = self.curve.score
         victim = min(found, key=lambda c: (score(c, now), -c.number), default=None)
         if victim is None:
@@ -189,12 +221,11 @@ class Retention:
             view.note(chain)
 
     def _on_split(self, head: Chain, rest: Chain) -> None:
-        self.curve.split(head, rest)
         for view in self._views:
             view.note(head)
 
-    def _on_dropped(self, chain: Chain) -> None:
-        self.curve.goes_on(chain, chain.last_used)
+    def _on_dropped(self, chain: Chain, now: float) -> None:
+        self.curve.goes_on(chain, now)
 
     def _release(self, chain: Chain, wanted: int) -> int:
         keep = max(self.live.count(chain), len(chain.keys) - wanted)

@@ -13,11 +13,12 @@ rest, so a look costs what has moved on since the last one and not a look at eve
 import math
 from bisect import bisect_right
 from collections import deque
+from itertools import pairwise
 
 from connector.chains import Chain
 
 FIRST_SECONDS, LAST_SECONDS = 0.5, 2_048.0
-NUM_CLASSES = 4
+NUM_CLASSES = 5
 PRIOR_EVENTS = 5.0
 DECAY = 0.997
 REQUESTS_BETWEEN_DECAYS = 20
@@ -31,7 +32,7 @@ NUM_BUCKETS = len(EDGES)
 
 
 def class_of(chain: Chain) -> int:
-    return min(chain.num_turns, NUM_CLASSES) - 1
+    return min(chain.num_turns, NUM_CLASSES - 1)
 
 
 def bucket_of(age: float) -> int:
@@ -76,14 +77,6 @@ class ReuseCurve:
         """It does not rest any more, and was not asked for itself, or is forgotten."""
         if chain.idle_since is not None:
             self._leave(chain, now)
-
-    def split(self, head: Chain, rest: Chain) -> None:
-        """`head` was made of the first part of `rest`: it has rested as long."""
-        if rest.idle_since is not None:
-            head.idle_since, head.age_bucket = rest.idle_since, rest.age_bucket
-            self._at_risk[class_of(head)][head.age_bucket] += 1
-            # In the order of its rest; nobody looks at where exactly it stands behind its like.
-            self._resting[head.age_bucket].append((head.idle_since, head))
 
     def request_came(self, now: float) -> bool:
         """Every few requests the counts age, and the worths are worked out anew. Returns whether they were."""
@@ -160,10 +153,8 @@ class ReuseCurve:
 
     def _risk(self, kind: int) -> list[float]:
         """Seconds at risk. Who is in a bucket has, on the average, half of it behind him."""
-        widths = [b - a for a, b in zip(EDGES, EDGES[1:], strict=False)] + [LAST_SECONDS]
-        return [
-            x + n * w / 2 for x, n, w in zip(self.exposure[kind], self._at_risk[kind], widths, strict=True)
-        ]
+        widths = [b - a for a, b in pairwise(EDGES)] + [LAST_SECONDS]
+        return [x + n * w / 2 for x, n, w in zip(self.exposure[kind], self._at_risk[kind], widths, strict=True)]
 
     @staticmethod
     def _rate(events: float, seconds: float, pooled: float) -> float:

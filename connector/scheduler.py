@@ -19,6 +19,7 @@ from connector.directory import Directory
 from connector.engine_row import policy_applied
 from connector.events import StepTaken
 from connector.journal import Copy, Journal
+from connector.keeper import Keeper
 from connector.layout import Layout
 from connector.lookups import Lookups
 from connector.observer import EvictionObserver
@@ -92,6 +93,8 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         self._load_steps: dict[str, int] = {}
         self._copy_times = CopyTimes()
         self._previous = PreviousStep()
+        self._layout = layout
+        self._keep(recorder.policy.policy)
 
     def bind_kv_cache_manager(self, kv_cache_manager: "KVCacheManager") -> None:
         """vLLM's scheduler has built its block tables."""
@@ -107,6 +110,8 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         try:
             self._lookups.arrived(request)
             self._journal.request_started(request)
+            if self._restorer.keeper is not None:
+                self._restorer.keeper.arrived(request)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("on_new_request", e)
 
@@ -115,7 +120,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         found = super().get_num_new_matched_tokens(request, num_computed_tokens)
         try:
             if had_pin:
-                self._restorer.admission.tier_changed()
+                self._restorer.tier_changed()
             self._journal.lookup_tried(request, num_computed_tokens, found[0] or 0)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("get_num_new_matched_tokens", e)
@@ -124,7 +129,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
     def update_state_after_alloc(self, request: "Request", blocks: "KVCacheBlocks", num_external_tokens: int) -> None:
         super().update_state_after_alloc(request, blocks, num_external_tokens)
         try:
-            self._restorer.admission.tier_changed()
+            self._restorer.tier_changed()
             self._owners.admit(request.request_id)
             self._lookups.admitted(request, num_external_tokens)
             if request.request_id in self._reqs_to_load:
@@ -136,8 +141,10 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
     def request_finished(self, request: "Request", block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         result = super().request_finished(request, block_ids)
         try:
-            self._restorer.admission.tier_changed()
+            self._restorer.tier_changed()
             self._owners.forget(request.request_id)
+            if self._restorer.keeper is not None:
+                self._restorer.keeper.ended(request.request_id)
             self._journal.request_finished(request, request.status.name)
             self._lookups.ended(request.request_id)
             if request.request_id not in self._reqs_to_load:
@@ -153,6 +160,9 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             return
         try:
             self._tier.drain_evictions(None)  # what was lost since the last step is lost here too
+            if self._restorer.keeper is not None:
+                self._restorer.keeper.begin_batch()
+                self._restorer.keeper.ask_again(request.request_id)
             if self._restorer.policy.enabled:
                 self._restorer.restore_at_finish(state)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
@@ -161,6 +171,8 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         try:
             self._restorer.moves.clear()  # the request is over: nothing moves its cursor any more
             self._tier.drain_evictions(request.request_id)
+            if self._restorer.keeper is not None:
+                self._restorer.keeper.begin_batch()
             self._restorer.report_dropped(state, block_ids)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("request_finished", e)
@@ -188,6 +200,8 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             # budget.
             self._restorer.refill()
             self._drain_evictions()
+            if self._restorer.keeper is not None:
+                self._restorer.keeper.begin_batch()
             copies = self._tier.copies_ordered(meta, self._restorer.step)
             for move in self._restorer.moves:
                 self._journal.cursor_moved(*move)
@@ -230,7 +244,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
     def update_connector_output(self, connector_output: "KVConnectorOutput") -> None:
         try:
             if connector_output.kv_connector_worker_meta is not None or connector_output.finished_recving:
-                self._restorer.admission.tier_changed()
+                self._restorer.tier_changed()
             self._note_worker_output(connector_output)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("update_connector_output", e)
@@ -288,13 +302,14 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         )
 
     def reset(self) -> bool:
-        running = dict(self._reqs_to_store) if self._restorer.policy.enabled else {}
+        is_ours = self._restorer.policy.enabled or self._restorer.keeper is not None
+        running = dict(self._reqs_to_store) if is_ours else {}
         is_reset = super().reset()
         try:
             self._owners.clear()
             self._tier.abandon_orders()
             self._restorer.moves.clear()
-            self._restorer.admission.tier_changed()
+            self._restorer.tier_changed()
             # Stock forgets running requests here for good; with re-store on they are stored again, from the start.
             for request_id, state in running.items():
                 if not state.finished and not state.request.resumable:
@@ -303,6 +318,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
                     )
             if is_reset:
                 self._tier.emptied()
+            self._keep(self._restorer.policy)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("reset", e)
         return is_reset
@@ -312,6 +328,8 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
     def _obey(self, versioned: VersionedPolicy) -> None:
         self._versioned = versioned
         self._restorer.obey(versioned.policy)
+        if (self._restorer.keeper is not None) != (versioned.policy.retention == "adaptive"):
+            self._keep(versioned.policy)
         self._failed_in_a_row = 0
         if self._is_broken:
             # Someone looked at the fault and asked again. What was noted before it cannot be trusted.
@@ -319,6 +337,20 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             self._faulty.clear()
             self._tier.recount_orders()
             self._restorer.own_again()
+
+    def _seconds(self) -> float:
+        return self._recorder.clock.monotonic_ns() / 1e9
+
+    def _keep(self, policy: Policy) -> None:
+        """Begin to keep the tier by chains, or anew, or leave it to vLLM's order, as the policy says."""
+        keeper, old = None, self._restorer.keeper
+        if policy.retention == "adaptive":
+            reason = Keeper.why_not(self, self._layout)
+            if reason is None:
+                keeper = Keeper(self, self._layout, self._seconds, old.retention.curve if old else None)
+            else:
+                logger.warning("Retention stays lru: %s", reason)
+        self._restorer.keeper = self._tier.keeper = keeper
 
     def _fault(self, origin: str, error: Exception) -> None:
         """Something of ours failed: say so, and be stock until someone changes the policy."""
@@ -335,9 +367,12 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             logger.exception("The fault could not be written to the log")
 
     def _turn_off(self) -> None:
-        if self._restorer.policy.enabled:
+        if self._restorer.policy.enabled or self._restorer.keeper is not None:
             self._restorer.obey(OFF)
-            off = VersionedPolicy(self._versioned.version, replace(self._versioned.policy, enabled=False))
+            self._keep(OFF)
+            off = VersionedPolicy(
+                self._versioned.version, replace(self._versioned.policy, enabled=False, retention="lru")
+            )
             self._recorder.record(policy_applied(off, is_idle=False, reason="fault"))
 
     def _give_up_store(self, event_idx: int, copies: list[Copy | None], message: str) -> None:
@@ -372,7 +407,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
     def _note_preemptions(self, scheduler_output: "SchedulerOutput") -> None:
         for request_id in scheduler_output.preempted_req_ids or ():
             self._owners.disown(request_id)
-            self._restorer.admission.tier_changed()
+            self._restorer.tier_changed()
             state = self._reqs_to_store.get(request_id)
             if state is not None:
                 self._journal.request_preempted(state.request)

@@ -65,6 +65,7 @@ policies = Table(
     Column("enabled", Boolean, nullable=False),
     Column("mode", Text, nullable=False),
     Column("max_restore_blocks_per_step", Integer, nullable=False),
+    Column("retention", Text, nullable=False, server_default="lru", comment="Whose order blocks of the tier go in"),
     CheckConstraint("max_restore_blocks_per_step >= 0", name="policy_budget"),
     sqlite_autoincrement=True,
 )
@@ -166,6 +167,7 @@ events = Table(
     Column("num_restored", Integer),
     Column("is_by_restore", Boolean),
     Column("copy_ns", BigInteger, comment="NULL where the worker does not measure"),
+    Column("retention", Text),
     Index("events_by_kind", "kind", "wall_ns"),
     Index("events_by_request", "request_id", "seq"),
     Index("events_by_head", "head_hash", sqlite_where=text("head_hash IS NOT NULL")),

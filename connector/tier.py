@@ -18,6 +18,8 @@ from connector.owners import OwnerIndex
 if TYPE_CHECKING:
     from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadMetadata
 
+    from connector.keeper import Keeper
+
 
 class Tier:
     """One engine's CPU tier.
@@ -28,6 +30,7 @@ class Tier:
         num_chosen: blocks of the tier that are set aside for copies which leave with the next metadata.
         num_resident: blocks of the tier whose hash can be found.
         step: the step that is being built.
+        keeper: told of what came and went, where the retention is `adaptive`.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Tier:
         self._num_copies: Counter[bytes] = Counter()
         self._num_evicted = 0
         self.step = 0
+        self.keeper: Keeper | None = None
 
     def has(self, key: bytes) -> bool:
         """Whether the tier can answer for this key."""
@@ -104,6 +108,7 @@ class Tier:
                 continue
             if self._m.cpu_block_pool.blocks[copy.cpu_block_id].block_hash != copy.key:
                 self._journal.dropped(copy.request_id, copy.group, copy.index, [copy.key], "rehashed")
+                self._gone(copy)
                 continue
             copy.stored_ns = now
             copy.copy_ns = share
@@ -112,6 +117,8 @@ class Tier:
             self.num_resident += 1
             self._num_copies[copy.key] += 1
             self._owners.find(copy.key)
+            if self.keeper is not None:
+                self.keeper.found(copy.key, copy.group, copy.index, copy.cpu_block_id)
             done.append(copy)
         self._journal.copies_done(done)
 
@@ -121,8 +128,13 @@ class Tier:
             if copy is None:
                 continue
             self._directory.dropped(copy.key, "copy_failed")
+            self._gone(copy)
             if self._owners.lose(copy.key) is None:
                 self._journal.dropped(copy.request_id, copy.group, copy.index, [copy.key], "copy_failed")
+
+    def _gone(self, copy: Copy) -> None:
+        if self.keeper is not None and not self.has(copy.key):
+            self.keeper.gone(copy.key, copy.group, copy.index)
 
     def _copy_of_unknown(self, gpu_block_id: int) -> Copy | None:
         """A copy that vLLM ordered on a path of its own (a Mamba boundary, a partial tail): placed by what its hash
@@ -146,6 +158,8 @@ class Tier:
         for block_id, key in self._observer.drain():
             copy = self._resident[block_id]
             self._resident[block_id] = None
+            if self.keeper is not None:
+                self.keeper.emptied(block_id)
             if copy is not None:
                 self.num_resident -= 1
                 self._num_copies[key] -= 1
@@ -159,6 +173,8 @@ class Tier:
                 owner = next(self._owners.owners_of(owned)) if owned else None
                 age = now - copy.stored_ns if copy is not None and copy.stored_ns else None
                 self._directory.evicted(key, Evicted(self.step, now, by_request_id, owner, age, is_by_restore))
+                if copy is not None:
+                    self._gone(copy)
             if copy is not None:
                 evictions.append(Eviction(copy, owner))
         if evictions:

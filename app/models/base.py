@@ -14,6 +14,7 @@ MAX_INTEGER = 2**63 - 1
 """The largest integer that SQLite can compare with: the bound of every row number and time that a client gives."""
 
 Mode = Literal["rescan", "tracked"]
+Retention = Literal["lru", "adaptive"]
 EventKind = Literal[
     "request_started",
     "lookup",

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
-from app.models.base import Budget, Mode
+from app.models.base import Budget, Mode, Retention
 
 
 class PolicyBody(BaseModel):
@@ -13,6 +13,7 @@ class PolicyBody(BaseModel):
     enabled: bool
     mode: Mode
     max_restore_blocks_per_step: int
+    retention: Retention
 
 
 class PolicyChange(BaseModel):
@@ -26,6 +27,7 @@ class PolicyChange(BaseModel):
     enabled: StrictBool | None = None
     mode: Mode | None = None
     max_restore_blocks_per_step: Budget | None = None
+    retention: Retention | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

@@ -164,10 +164,8 @@ def _spans(conn: Connection, start: int, end: int) -> dict[int, tuple[int, int]]
 def _label(conn: Connection, version: int) -> str | None:
     if version == 0:
         return Policy().label
-    row = conn.execute(
-        select(_p.enabled, _p.mode, _p.max_restore_blocks_per_step).where(_p.version == version)
-    ).one_or_none()
-    return Policy(row.enabled, row.mode, row.max_restore_blocks_per_step).label if row else None
+    row = conn.execute(select(tables.policies).where(_p.version == version)).one_or_none()
+    return Policy.of(row).label if row else None
 
 
 def _assumptions(total: Benefit, sizes: tuple[list[int], int] | None) -> list[Assumption]:

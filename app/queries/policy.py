@@ -18,7 +18,7 @@ _p = tables.policies.c
 _e = tables.engines.c
 _ANSWER = select(
     _c.engine_id, _e.dp_index, _c.step, _c.wall_ns, _c.policy_version, _c.enabled, _c.mode,
-    _c.max_restore_blocks_per_step, _c.is_idle, _c.reason, _e.restore_support,
+    _c.max_restore_blocks_per_step, _c.retention, _c.is_idle, _c.reason, _e.restore_support,
 ).join(tables.engines, _e.id == _c.engine_id).where(_c.kind == "policy_applied")  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def read_state(conn: Connection, now_ns: int, settings: Settings) -> PolicyState
 def read_history(conn: Connection, limit: int) -> list[PolicyHistoryEntry]:
     """Every change, newest first, with the first answer of each engine to it, live or gone."""
     rows = conn.execute(select(tables.policies).order_by(_p.version.desc()).limit(limit + 1)).all()
-    policies = {r.version: Policy(r.enabled, r.mode, r.max_restore_blocks_per_step) for r in rows}
+    policies = {r.version: Policy.of(r) for r in rows}
     oldest = min(policies, default=0)
     answers: dict[int, list[AppliedPolicy]] = {v: [] for v in policies}
     first = (
@@ -94,9 +94,7 @@ def _answer(row: Any, newest: int) -> AppliedPolicy:
         is_pending=row.restore_support == CAN_RESTORE and row.policy_version < newest,
         is_idle=row.is_idle,
         reason=row.reason,
-        applied=PolicyBody(
-            enabled=row.enabled, mode=row.mode, max_restore_blocks_per_step=row.max_restore_blocks_per_step
-        ),
+        applied=_body(Policy.of(row)),
         restore_support=row.restore_support,
     )
 

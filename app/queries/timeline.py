@@ -132,4 +132,4 @@ def _label_before(conn: Connection, start: int) -> str | None:
 
 
 def _label(row: Any) -> str:
-    return Policy(row.enabled, row.mode, row.max_restore_blocks_per_step).label
+    return Policy.of(row).label

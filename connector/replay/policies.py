@@ -72,6 +72,8 @@ _ALL = (
     _ours("off", "our connector with re-store off", Policy(enabled=False)),
     _ours("rescan", "re-store; every stored block is looked at in every step", Policy(mode="rescan")),
     _ours("tracked", "re-store of blocks whose eviction was seen", Policy(mode="tracked")),
+    _ours("adaptive", "retention by chains, with re-store", Policy(retention="adaptive")),
+    _ours("adaptive-off", "retention by chains, without re-store", Policy(enabled=False, retention="adaptive")),
     Contestant("native-lru", "vLLM's OffloadingConnector, LRU", NATIVE, extra={"eviction_policy": "lru"}),
     Contestant("native-arc", "vLLM's OffloadingConnector, ARC", NATIVE, extra={"eviction_policy": "arc"}),
     _ours("unlimited", "a CPU tier that never has to evict", Policy(enabled=False), is_unlimited=True),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from chain_invariants import check_keeper
 from harness import BLOCK, Engine
 from invariants import Watch, note_restores
 from regimes import LAYOUTS, settings
@@ -98,6 +99,7 @@ class Chaos:
         for _ in range(count):
             self.engine.step()
             self.watch.check()
+            check_keeper(self.engine)
 
     def preempt_all(self) -> None:
         if not self.engine.is_busy:
