@@ -1,0 +1,160 @@
+"""The rule of `adaptive`, worked out by hand on tiers of a few blocks. Times are seconds."""
+
+import math
+from bisect import bisect_right
+
+import pytest
+
+from connector.chains import Chain
+from connector.retention import RESTORE_MARGIN, STORE_MARGIN, Retention
+from connector.reuse import EDGES, ReuseCurve, bucket_of
+
+
+def chain(now=0.0, turns=1):
+    made = Chain(0, None, 1, now, 1)
+    made.num_turns = turns
+    return made
+
+
+# --- the curve ---------------------------------------------------------------------------------------------------------
+
+
+def test_buckets_grow_by_the_square_root_of_two_from_half_a_second_to_2048():
+    assert EDGES[0] == 0.0
+    assert EDGES[1] == 0.5
+    assert EDGES[3] == pytest.approx(1.0)
+    assert EDGES[-1] == pytest.approx(2_048.0)
+    assert [bucket_of(age) for age in (0.0, 0.49, 0.5, 1e9)] == [0, 0, 1, len(EDGES) - 1]
+
+
+def test_time_at_risk_is_counted_bucket_by_bucket_until_the_chain_comes_back():
+    curve = ReuseCurve()
+    resting = chain()
+    curve.rests(resting, 10.0)
+    curve.comes_back(resting, 10.9)  # 0.5 s in the first bucket, 0.2071 s in the second, the rest in the third
+    at = bisect_right(EDGES, 0.9) - 1
+    assert at == 2
+    assert curve.events[1][at] == 1
+    assert sum(map(sum, curve.events)) == 1
+    assert curve.exposure[1][0] == pytest.approx(0.5)
+    assert curve.exposure[1][1] == pytest.approx(0.5 * math.sqrt(2) - 0.5)
+    assert curve.exposure[1][2] == pytest.approx(0.9 - 0.5 * math.sqrt(2))
+
+
+def test_chain_that_never_comes_back_counts_as_risk_and_as_no_event():
+    curve = ReuseCurve()
+    resting = chain()
+    curve.rests(resting, 0.0)
+    curve.goes_on(resting, 0.6)
+    assert sum(map(sum, curve.events)) == 0
+    assert sum(map(sum, curve.exposure)) == pytest.approx(0.6)
+
+
+def test_what_comes_back_soon_is_worth_more_than_what_has_rested_past_it():
+    """Every chain of one class comes back after 10 s, but one in two never does: at 5 s a chain is worth much, at
+    100 s nothing comes any more."""
+    curve = ReuseCurve()
+    for n in range(200):
+        at = n * 1.0
+        resting = chain(at)
+        curve.rests(resting, at)
+        if n % 2:
+            curve.comes_back(resting, at + 10.0)
+        curve.request_came(at)
+    curve._move_on(1_000.0)
+    curve._work_out()
+    worth = curve.worth[1]
+    assert worth[bucket_of(9.0)] > 4 * worth[bucket_of(100.0)]
+    assert all(0 <= value <= 1 for row in curve.worth for value in row)
+
+
+# --- the rule ----------------------------------------------------------------------------------------------------------
+
+
+def come(retention, keys, now, *, tier=True):
+    """A request that comes, is stored in the live tier as the rule says, and ends."""
+    path = retention.arrive(keys, now)
+    for key in keys[path.length :]:
+        retention.advance(path, key, now)
+    if tier:
+        retention._take_in(retention.live, path, path.chains(), retention.rule, now)
+    retention.leave(path, now)
+    return path
+
+
+def held(retention):
+    return sorted(k for c in retention.tree for k in c.keys[: retention.live.count(c)])
+
+
+def test_before_anything_is_learned_the_least_recently_used_chain_gives_its_end():
+    retention = Retention(4)
+    come(retention, [1, 2], 0.0)
+    come(retention, [3, 4], 1.0)
+    come(retention, [5], 2.0)
+    assert held(retention) == [1, 3, 4, 5]
+    assert retention.rule == "lru"
+
+
+def test_head_never_leaves_before_its_tail():
+    retention = Retention(3)
+    come(retention, [1, 2, 3], 0.0)
+    come(retention, [9], 1.0)
+    assert held(retention) == [1, 2, 9]
+
+
+def test_shared_head_stays_while_anything_hangs_on_it():
+    retention = Retention(4)
+    come(retention, [1, 2, 3], 0.0)
+    come(retention, [1, 2, 4], 1.0)
+    come(retention, [7, 8], 2.0)
+    assert held(retention) == [1, 2, 7, 8]
+
+
+def test_prompt_longer_than_the_tier_keeps_its_head_and_stops_there():
+    retention = Retention(3)
+    come(retention, [1, 2, 3, 4, 5], 0.0)
+    assert held(retention) == [1, 2, 3]
+
+
+def test_restore_never_takes_from_a_chain_that_stands_before_it():
+    retention = Retention(2)
+    old = retention.arrive([1], 0.0)
+    retention.advance(old, 1, 0.0)
+    young = retention.arrive([2], 5.0)
+    retention.advance(young, 2, 5.0)
+    for path in (old, young):
+        retention.live.grow(path.chain, 1)
+    retention.advance(old, 3, 6.0)
+    assert retention.victim(retention.live, "lru", old, old.chain, RESTORE_MARGIN, 6.0) is None
+    assert retention.victim(retention.live, "lru", old, old.chain, STORE_MARGIN, 6.0) is young.chain
+    assert retention.victim(retention.live, "lru", young, young.chain, RESTORE_MARGIN, 6.0) is old.chain
+
+
+def test_working_set_larger_than_the_tier_that_comes_in_turn_keeps_a_part_and_hits_it():
+    """Ten chains of two blocks in a tier of ten: by LRU none is ever found again. Half of them fit, and no rule can
+    find more than half."""
+    retention = Retention(10)
+    found = asked = 0
+    for n in range(400):
+        keys = [(n % 10, 0), (n % 10, 1)]
+        path = retention.arrive(keys, n * 1.0)
+        if n >= 200:
+            found += retention._found(retention.live, path.chains())
+            asked += 2
+        for key in keys[path.length :]:
+            retention.advance(path, key, n * 1.0)
+        retention._take_in(retention.live, path, path.chains(), retention.rule, n * 1.0)
+        retention.leave(path, n * 1.0)
+    assert found / asked == pytest.approx(0.5, abs=0.1)
+
+
+def test_guard_goes_over_to_lru_while_its_shadow_leads_and_back():
+    retention = Retention(4)
+    retention.curve.num_reuses = 100
+    assert retention.rule == "worth"
+    retention.guard.note(lru_hits=50, worth_hits=10, asked=100)
+    come(retention, [1], 0.0)
+    assert retention.rule == "lru"
+    retention.guard.note(lru_hits=0, worth_hits=100, asked=100)
+    come(retention, [1], 1.0)
+    assert retention.rule == "worth"
