@@ -73,7 +73,8 @@ class Keeper:
         self._version = 0
         self._refusals_left = REFUSALS_PER_STEP
         self._last: Any = self._queue.fake_free_list_head
-        self._promised: list[Any] = []
+        # Blocks whose content is about to go: the pool takes them next.
+        self._promised: dict[int, Any] = {}
         self.retention = Retention(self._pool.num_gpu_blocks - 1, self._may_leave, curve)
         self.num_refused = 0
         # One look at the whole pool, when `adaptive` is switched on.
@@ -113,7 +114,7 @@ class Keeper:
 
     def begin_batch(self) -> None:
         """What was promised has been allocated."""
-        for block in self._promised:
+        for block in self._promised.values():
             if block.ref_cnt == 0 and block.block_hash is not None:
                 self._strays[block.block_id] = None
         self._promised.clear()
@@ -277,7 +278,7 @@ class Keeper:
         self._queue.prepend_n([block])
         if self._last is self._queue.fake_free_list_head:
             self._last = block
-        self._promised.append(block)
+        self._promised[block.block_id] = block
 
     def _refuse(self, request: "Request") -> bool:
         self._refusals_left -= 1
@@ -325,7 +326,7 @@ class Keeper:
             key = chain.keys[live.count(chain)]
             assert isinstance(key, bytes)
             block = self._block_of(key)
-            if block is None:
+            if block is None or block.block_id in self._promised:
                 return
             self._strays.pop(block.block_id, None)
             live.grow(chain, 1)

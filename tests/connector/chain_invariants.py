@@ -31,7 +31,7 @@ def check_keeper(engine: Engine) -> None:
         if pool.cached_block_hash_to_block.get_one_block(key) is None
     }
     assert not missing, f"the tree counts {len(missing)} blocks that the tier has not"
-    known = {*keeper._strays, *keeper._pinned_strays, *(b.block_id for b in keeper._promised)}
+    known = {*keeper._strays, *keeper._pinned_strays, *keeper._promised}
     for block in pool.blocks:
         if block.block_hash is not None and block.block_hash not in counted | set(keeper._hangs_on):
             assert block.block_id in known, f"block {block.block_id} of the tier is nobody's"
