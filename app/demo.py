@@ -24,8 +24,8 @@ from app import terminal
 from app.demo_workload import PASSER_TOKENS, Round, Size, Workload
 
 ROUNDS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("off", {"enabled": False}),
-    ("tracked", {"enabled": True, "mode": "tracked"}),
+    ("off", {"enabled": False, "retention": "lru"}),
+    ("tracked", {"enabled": True, "mode": "tracked", "retention": "lru"}),
 )
 POLICY_KEYS = ("enabled", "mode", "max_restore_blocks_per_step", "retention")
 # While the chats are answered, nearly a tier of other content is stored: with the chats' own blocks it overflows, so

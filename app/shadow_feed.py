@@ -143,6 +143,7 @@ class ShadowFeed:
             for tier in tiers:
                 tier.preempted(row.request_id)
         elif kind == "policy_applied" and ACTIVE in self.shadows:
+            # There is no shadow of `adaptive` yet: what it says then is what vLLM's own order would have given.
             policy: ShadowPolicy = "tracked" if row.enabled else "off"
             self.shadows[ACTIVE].obey(policy, row.max_restore_blocks_per_step)
 

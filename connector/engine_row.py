@@ -98,7 +98,7 @@ def policy_applied(versioned: VersionedPolicy, *, is_idle: bool, reason: str) ->
         enabled=p.enabled,
         mode=p.mode,
         max_restore_blocks_per_step=p.max_restore_blocks_per_step,
-        retention=p.retention,
         is_idle=is_idle,
         reason=reason,
+        retention=p.retention,
     )

@@ -251,9 +251,9 @@ class PolicyApplied(Event):
     enabled: bool
     mode: str
     max_restore_blocks_per_step: int
-    retention: str
     is_idle: bool
     reason: str
+    retention: str = "lru"
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ class PolicyBenefit(Benefit):
     """The account of one version of the policy, over all engines that obeyed it."""
 
     policy_version: int | None = Field(description="Null: before the engine said which policy it obeys")
-    label: str | None = Field(description="off, rescan or tracked")
+    label: str | None = Field(description="off, rescan or tracked; adaptive or adaptive-off")
     first_wall_ns: int
     last_wall_ns: int
 

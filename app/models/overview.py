@@ -102,7 +102,7 @@ class PolicyMarker(BaseModel):
     engine_id: int
     step: int
     policy_version: int
-    label: str = Field(description="off, rescan or tracked")
+    label: str = Field(description="off, rescan or tracked; adaptive or adaptive-off")
     reason: str
 
 

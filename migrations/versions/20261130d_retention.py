@@ -7,8 +7,7 @@ revision = "20261130d"
 down_revision = "20261130c"
 
 HEADER = "seq, engine_id, step, monotonic_ns, wall_ns"
-BEFORE = "policy_version, enabled, mode, max_restore_blocks_per_step"
-AFTER = "is_idle, reason"
+COLUMNS = "policy_version, enabled, mode, max_restore_blocks_per_step, is_idle, reason"
 
 
 def upgrade() -> None:
@@ -25,14 +24,14 @@ def upgrade() -> None:
     )
     op.add_column("events", sa.Column("retention", sa.Text()))
     op.execute("UPDATE events SET retention = 'lru' WHERE kind = 'policy_applied'")
-    _make(f"{BEFORE}, retention, {AFTER}")
+    _make(f"{COLUMNS}, retention")
 
 
 def downgrade() -> None:
     op.execute("DROP VIEW policy_applied")
     op.drop_column("events", "retention")
     op.drop_column("policies", "retention")
-    _make(f"{BEFORE}, {AFTER}")
+    _make(COLUMNS)
 
 
 def _make(columns: str) -> None:

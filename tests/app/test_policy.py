@@ -15,7 +15,7 @@ def answer(builder, kit, engine, version, **changes):
 def test_policy_without_any_change_is_the_default(make_log, client_of):
     body = client_of(make_log()).get("/restore/api/policy").json()
     assert body["version"] == 0
-    assert body["policy"] == {"enabled": True, "mode": "tracked", "max_restore_blocks_per_step": 64}
+    assert body["policy"] == {"enabled": True, "mode": "tracked", "max_restore_blocks_per_step": 64, "retention": "lru"}
     assert body["author"] is None
 
 
@@ -31,6 +31,7 @@ def test_policy_without_any_change_is_the_default(make_log, client_of):
         ({"max_restore_blocks_per_step": 1_000_001}, "1000000"),
         ({"max_restore_blocks_per_step": True}, "max_restore_blocks_per_step"),
         ({"max_restore_blocks_per_step": 1.5}, "max_restore_blocks_per_step"),
+        ({"retention": "LRU"}, "'lru' or 'adaptive'"),
         ({"enabled": None}, "may not be null"),
         ({"enabled": False, "mode": "nope"}, "mode"),
         ([], "body"),
@@ -61,7 +62,7 @@ def test_partial_change_keeps_the_other_toggles(make_log, client_of):
     client.put("/restore/api/policy", json={"mode": "rescan"})
     body = client.put("/restore/api/policy", json={"max_restore_blocks_per_step": 0}).json()
     assert body["version"] == 2
-    assert body["policy"] == {"enabled": True, "mode": "rescan", "max_restore_blocks_per_step": 0}
+    assert body["policy"] == {"enabled": True, "mode": "rescan", "max_restore_blocks_per_step": 0, "retention": "lru"}
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_change_waits_for_every_live_engine(make_log, client_of, start_engine):
         (two.engine_id, 1, 17, True),
     ]
     for engine in body["engines"]:
-        assert engine["applied"] == {"enabled": False, "mode": "tracked", "max_restore_blocks_per_step": 64}
+        assert engine["applied"] == {"enabled": False, "mode": "tracked", "max_restore_blocks_per_step": 64, "retention": "lru"}
         assert (engine["applied_version"], engine["is_pending"], engine["reason"]) == (1, False, "toggle")
     assert one.begin_step() == (1, VersionedPolicy(1, Policy(enabled=False)))
 

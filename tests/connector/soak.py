@@ -50,7 +50,7 @@ def draw_policy(rng: random.Random, retention: str | None = None) -> dict[str, o
         "enabled": rng.random() < 0.85,
         "mode": rng.choice(["tracked", "tracked", "rescan"]),
         "max_restore_blocks_per_step": rng.choice([0, 1, 3, 64]),
-        "retention": rng.choice(["lru", "adaptive", "adaptive"]) if retention is None else retention,
+        "retention": rng.choice(["lru", "lru", "adaptive"]) if retention is None else retention,
     }
 
 

@@ -41,10 +41,11 @@ class EngineMachine(RuleBasedStateMachine):
         mode=st.sampled_from(["rescan", "tracked"]),
         budget=st.sampled_from([0, 1, 64]),
         enabled=st.booleans(),
+        retention=st.sampled_from(["lru", "lru", "adaptive"]),
     )
-    def start(self, regime, gpu_blocks, cpu_blocks, mode, budget, enabled):
+    def start(self, regime, gpu_blocks, cpu_blocks, mode, budget, enabled, retention):
         layout, features = regime
-        policy = Policy(enabled=enabled, mode=mode, max_restore_blocks_per_step=budget)
+        policy = Policy(enabled=enabled, mode=mode, max_restore_blocks_per_step=budget, retention=retention)
         self.chaos = Chaos(self.folder, layout, gpu_blocks, cpu_blocks, policy, features)
 
     @rule(
@@ -107,9 +108,12 @@ class EngineMachine(RuleBasedStateMachine):
         enabled=st.booleans(),
         mode=st.sampled_from(["rescan", "tracked"]),
         budget=st.sampled_from([0, 1, 3]),
+        retention=st.sampled_from(["lru", "adaptive"]),
     )
-    def change_policy(self, enabled, mode, budget):
-        self.chaos.change_policy(enabled=enabled, mode=mode, max_restore_blocks_per_step=budget)
+    def change_policy(self, enabled, mode, budget, retention):
+        self.chaos.change_policy(
+            enabled=enabled, mode=mode, max_restore_blocks_per_step=budget, retention=retention
+        )
 
     @rule(accepted=st.integers(0, 2))
     def accept_drafts(self, accepted):

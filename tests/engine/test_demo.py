@@ -12,7 +12,7 @@ from tests.engine.server import PROGRAM, Server
 
 pytestmark = pytest.mark.engine
 
-MINE = {"enabled": True, "mode": "rescan", "max_restore_blocks_per_step": 9}
+MINE = {"enabled": True, "mode": "rescan", "max_restore_blocks_per_step": 9, "retention": "lru"}
 
 
 @pytest.fixture(autouse=True)

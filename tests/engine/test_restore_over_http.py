@@ -110,7 +110,12 @@ def test_a_toggle_is_applied_by_the_engine_and_readable_everywhere(
 ) -> None:
     state = live_server.set_policy(enabled=False, max_restore_blocks_per_step=7)
 
-    assert state["policy"] == {"enabled": False, "mode": "tracked", "max_restore_blocks_per_step": 7}
+    assert state["policy"] == {
+        "enabled": False,
+        "mode": "tracked",
+        "max_restore_blocks_per_step": 7,
+        "retention": "lru",
+    }
     assert [engine["applied_version"] for engine in state["engines"]] == [state["version"]]
     newest = live_server.rows("SELECT * FROM policies ORDER BY version DESC LIMIT 1")[0]
     assert (newest["version"], newest["enabled"], newest["mode"]) == (state["version"], 0, "tracked")

@@ -6,7 +6,7 @@ import { refusal } from "../src/state/switch";
 import { SwitchPanel } from "../src/views/Switch";
 import recorded from "./fixtures/policy_recorded.json";
 
-const OFF = { enabled: false, mode: "tracked" as const, max_restore_blocks_per_step: 64 };
+const OFF = { enabled: false, mode: "tracked" as const, max_restore_blocks_per_step: 64, retention: "lru" as const };
 const ON = { ...OFF, enabled: true };
 const ASKED_NS = 1_796_000_000_000_000_000;
 

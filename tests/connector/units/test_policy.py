@@ -10,7 +10,12 @@ from connector.policy import Policy, PolicyError
 
 
 def test_default_is_tracked_and_on_with_a_bounded_budget():
-    assert Policy().as_dict() == {"enabled": True, "mode": "tracked", "max_restore_blocks_per_step": 64}
+    assert Policy().as_dict() == {
+        "enabled": True,
+        "mode": "tracked",
+        "max_restore_blocks_per_step": 64,
+        "retention": "lru",
+    }
 
 
 @pytest.mark.parametrize(
@@ -52,7 +57,7 @@ def test_budget_takes_its_bounds(value):
 def test_unknown_keys_are_all_named_beside_the_known_ones():
     with pytest.raises(PolicyError) as error:
         Policy().changed({"budget": 1, "Enabled": True, "mode": "rescan"})
-    assert str(error.value) == ("unknown key 'Enabled', 'budget'; known are enabled, max_restore_blocks_per_step, mode")
+    assert str(error.value) == ("unknown key 'Enabled', 'budget'; known are enabled, max_restore_blocks_per_step, mode, retention")
 
 
 @pytest.mark.parametrize("bad", [{"mode": "x"}, {"max_restore_blocks_per_step": -1}, {"nonsense": 1}])
@@ -76,6 +81,7 @@ GOOD = st.fixed_dictionaries(
         "enabled": st.booleans(),
         "mode": st.sampled_from(["rescan", "tracked"]),
         "max_restore_blocks_per_step": st.integers(0, 1_000_000),
+        "retention": st.sampled_from(["lru", "adaptive"]),
     },
 )
 
@@ -83,7 +89,7 @@ GOOD = st.fixed_dictionaries(
 @CALM
 @given(GOOD, GOOD)
 def test_change_replaces_its_keys_and_keeps_the_others(first, second):
-    default = {"enabled": True, "mode": "tracked", "max_restore_blocks_per_step": 64}
+    default = {"enabled": True, "mode": "tracked", "max_restore_blocks_per_step": 64, "retention": "lru"}
     assert Policy().changed(first).changed(second).as_dict() == {**default, **first, **second}
 
 
@@ -93,8 +99,8 @@ ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text() |
 @CALM
 @given(
     st.dictionaries(
-        st.sampled_from(["enabled", "mode", "max_restore_blocks_per_step", "x"]),
-        ANYTHING | st.sampled_from(["rescan", "tracked"]),
+        st.sampled_from(["enabled", "mode", "max_restore_blocks_per_step", "retention", "x"]),
+        ANYTHING | st.sampled_from(["rescan", "tracked", "lru", "adaptive"]),
     )
 )
 def test_any_change_either_holds_as_asked_or_is_refused(changes):

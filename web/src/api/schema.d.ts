@@ -1286,6 +1286,11 @@ export interface components {
              * @enum {string}
              */
             mode: "rescan" | "tracked";
+            /**
+             * Retention
+             * @enum {string}
+             */
+            retention: "lru" | "adaptive";
         };
         /**
          * PolicyChange
@@ -1305,6 +1310,8 @@ export interface components {
             max_restore_blocks_per_step?: number | null;
             /** Mode */
             mode?: ("rescan" | "tracked") | null;
+            /** Retention */
+            retention?: ("lru" | "adaptive") | null;
         };
         /** PolicyHistoryEntry */
         PolicyHistoryEntry: {
@@ -3087,7 +3094,8 @@ export interface operations {
                      *           "applied": {
                      *             "enabled": true,
                      *             "max_restore_blocks_per_step": 64,
-                     *             "mode": "tracked"
+                     *             "mode": "tracked",
+                     *             "retention": "lru"
                      *           },
                      *           "applied_step": 18204,
                      *           "applied_version": 7,
@@ -3103,7 +3111,8 @@ export interface operations {
                      *       "policy": {
                      *         "enabled": true,
                      *         "max_restore_blocks_per_step": 64,
-                     *         "mode": "tracked"
+                     *         "mode": "tracked",
+                     *         "retention": "lru"
                      *       },
                      *       "version": 7
                      *     }
@@ -3178,7 +3187,8 @@ export interface operations {
                      *           "applied": {
                      *             "enabled": true,
                      *             "max_restore_blocks_per_step": 64,
-                     *             "mode": "tracked"
+                     *             "mode": "tracked",
+                     *             "retention": "lru"
                      *           },
                      *           "applied_step": 18204,
                      *           "applied_version": 7,
@@ -3194,7 +3204,8 @@ export interface operations {
                      *       "policy": {
                      *         "enabled": true,
                      *         "max_restore_blocks_per_step": 64,
-                     *         "mode": "tracked"
+                     *         "mode": "tracked",
+                     *         "retention": "lru"
                      *       },
                      *       "version": 7
                      *     }
@@ -3219,7 +3230,8 @@ export interface operations {
                      *           "applied": {
                      *             "enabled": false,
                      *             "max_restore_blocks_per_step": 64,
-                     *             "mode": "tracked"
+                     *             "mode": "tracked",
+                     *             "retention": "lru"
                      *           },
                      *           "applied_step": 18204,
                      *           "applied_version": 6,
@@ -3235,7 +3247,8 @@ export interface operations {
                      *       "policy": {
                      *         "enabled": true,
                      *         "max_restore_blocks_per_step": 64,
-                     *         "mode": "tracked"
+                     *         "mode": "tracked",
+                     *         "retention": "lru"
                      *       },
                      *       "version": 7
                      *     }
@@ -3333,14 +3346,16 @@ export interface operations {
                      *         "after": {
                      *           "enabled": true,
                      *           "max_restore_blocks_per_step": 64,
-                     *           "mode": "tracked"
+                     *           "mode": "tracked",
+                     *           "retention": "lru"
                      *         },
                      *         "applied": [
                      *           {
                      *             "applied": {
                      *               "enabled": true,
                      *               "max_restore_blocks_per_step": 64,
-                     *               "mode": "tracked"
+                     *               "mode": "tracked",
+                     *               "retention": "lru"
                      *             },
                      *             "applied_step": 18204,
                      *             "applied_version": 7,
@@ -3357,7 +3372,8 @@ export interface operations {
                      *         "before": {
                      *           "enabled": false,
                      *           "max_restore_blocks_per_step": 64,
-                     *           "mode": "tracked"
+                     *           "mode": "tracked",
+                     *           "retention": "lru"
                      *         },
                      *         "created_wall_ns": 1790000000000000000,
                      *         "version": 7

@@ -136,7 +136,11 @@ export function describe(event: EventRow): string {
     case "policy_applied":
       return join(
         `v${count(number(d.policy_version))}`,
-        policyLabel({ enabled: d.enabled === true || d.enabled === 1, mode: text(d.mode) ?? NONE }),
+        policyLabel({
+          enabled: d.enabled === true || d.enabled === 1,
+          mode: text(d.mode) ?? NONE,
+          retention: text(d.retention) ?? "lru",
+        }),
         `budget ${budgetText(number(d.max_restore_blocks_per_step))}`,
         text(d.reason) ?? "",
         d.is_idle ? "idle" : "",
@@ -200,8 +204,9 @@ function ordinal(n: number): string {
   return `${n}${tail}`;
 }
 
-/** `off`, `rescan` or `tracked`. */
-export function policyLabel(policy: { enabled: boolean; mode: string }): string {
+/** `off`, `rescan` or `tracked` under vLLM's own order; `adaptive`, or `adaptive-off` without re-store. */
+export function policyLabel(policy: { enabled: boolean; mode: string; retention: string }): string {
+  if (policy.retention === "adaptive") return policy.enabled ? "adaptive" : "adaptive-off";
   return policy.enabled ? policy.mode : "off";
 }
 

@@ -72,7 +72,8 @@ function Table({ rows }: { rows: readonly PolicyHistoryEntry[] }) {
 /** Only what changed; "nothing" where someone asked for what held already. */
 function changeWords(before: PolicyBody, after: PolicyBody): string {
   const parts: string[] = [];
-  if (before.enabled !== after.enabled) parts.push(`${policyLabel(before)} → ${policyLabel(after)}`);
+  if (before.retention !== after.retention) parts.push(`${policyLabel(before)} → ${policyLabel(after)}`);
+  else if (before.enabled !== after.enabled) parts.push(`${policyLabel(before)} → ${policyLabel(after)}`);
   else if (before.mode !== after.mode) parts.push(`${before.mode} → ${after.mode}${after.enabled ? "" : " (off)"}`);
   const budgets = [before.max_restore_blocks_per_step, after.max_restore_blocks_per_step] as const;
   if (budgets[0] !== budgets[1]) parts.push(`budget ${budgetText(budgets[0])} → ${budgetText(budgets[1])}`);

@@ -87,6 +87,27 @@ function Controls({ state }: { state: PolicyState }) {
           ))}
         </span>
       </div>
+      <div class="control">
+        <span id="retention-label">retention</span>
+        <span class="choice" role="radiogroup" aria-labelledby="retention-label">
+          {(["lru", "adaptive"] as const).map((retention) => (
+            <label key={retention} title={RETENTION_WORDS[retention]}>
+              <input
+                type="radio"
+                name="retention"
+                value={retention}
+                checked={shown.retention === retention}
+                disabled={isOff}
+                onClick={(event) => {
+                  event.preventDefault();
+                  if (retention !== shown.retention) void change({ retention });
+                }}
+              />
+              <span>{retention}</span>
+            </label>
+          ))}
+        </span>
+      </div>
       <form class="control" onSubmit={setBudget}>
         <label for="budget">budget</label>
         <span class="budget">
@@ -118,6 +139,11 @@ function Controls({ state }: { state: PolicyState }) {
 const MODE_WORDS = {
   tracked: "Looks only at blocks whose eviction was seen",
   rescan: "Walks every stored block of every running request in every step: the reference",
+};
+
+const RETENTION_WORDS = {
+  lru: "vLLM's own order: the least recently used block goes",
+  adaptive: "Chains give their ends first, by what reuse was learned; a new block may be refused",
 };
 
 /** The engines' word, a line each. */
