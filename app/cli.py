@@ -146,7 +146,8 @@ def _add_replay_flags(replay: argparse.ArgumentParser) -> None:
     replay.add_argument(
         "--policies",
         default="stock,off,tracked,unlimited",
-        help="with commas, of stock, off, rescan, tracked, adaptive, adaptive-off, native-lru, native-arc, unlimited, belady (%(default)s)",
+        help="with commas, of stock, off, rescan, tracked, adaptive, adaptive-off, native-lru, native-arc, unlimited, "
+        "belady (%(default)s)",
     )
     replay.add_argument("--seed", type=int, default=1, help="other lengths and times, for a workload (%(default)s)")
     replay.add_argument("--seeds", type=_count, default=1, help="so many seeds from --seed on, and their means")

@@ -96,7 +96,12 @@ def test_change_waits_for_every_live_engine(make_log, client_of, start_engine):
         (two.engine_id, 1, 17, True),
     ]
     for engine in body["engines"]:
-        assert engine["applied"] == {"enabled": False, "mode": "tracked", "max_restore_blocks_per_step": 64, "retention": "lru"}
+        assert engine["applied"] == {
+            "enabled": False,
+            "mode": "tracked",
+            "max_restore_blocks_per_step": 64,
+            "retention": "lru",
+        }
         assert (engine["applied_version"], engine["is_pending"], engine["reason"]) == (1, False, "toggle")
     assert one.begin_step() == (1, VersionedPolicy(1, Policy(enabled=False)))
 

@@ -111,9 +111,7 @@ class EngineMachine(RuleBasedStateMachine):
         retention=st.sampled_from(["lru", "adaptive"]),
     )
     def change_policy(self, enabled, mode, budget, retention):
-        self.chaos.change_policy(
-            enabled=enabled, mode=mode, max_restore_blocks_per_step=budget, retention=retention
-        )
+        self.chaos.change_policy(enabled=enabled, mode=mode, max_restore_blocks_per_step=budget, retention=retention)
 
     @rule(accepted=st.integers(0, 2))
     def accept_drafts(self, accepted):

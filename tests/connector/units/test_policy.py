@@ -57,7 +57,9 @@ def test_budget_takes_its_bounds(value):
 def test_unknown_keys_are_all_named_beside_the_known_ones():
     with pytest.raises(PolicyError) as error:
         Policy().changed({"budget": 1, "Enabled": True, "mode": "rescan"})
-    assert str(error.value) == ("unknown key 'Enabled', 'budget'; known are enabled, max_restore_blocks_per_step, mode, retention")
+    assert str(error.value) == (
+        "unknown key 'Enabled', 'budget'; known are enabled, max_restore_blocks_per_step, mode, retention"
+    )
 
 
 @pytest.mark.parametrize("bad", [{"mode": "x"}, {"max_restore_blocks_per_step": -1}, {"nonsense": 1}])

@@ -16,7 +16,7 @@ def chain(now=0.0, turns=1):
     return made
 
 
-# --- the curve ---------------------------------------------------------------------------------------------------------
+# --- the curve --------------------------------------------------------------------------------------------------------
 
 
 def test_buckets_grow_by_the_square_root_of_two_from_half_a_second_to_2048():
@@ -68,7 +68,7 @@ def test_what_comes_back_soon_is_worth_more_than_what_has_rested_past_it():
     assert all(0 <= value <= 1 for row in curve.worth for value in row)
 
 
-# --- the rule ----------------------------------------------------------------------------------------------------------
+# --- the rule ---------------------------------------------------------------------------------------------------------
 
 
 def come(retention, keys, now, *, tier=True):
