@@ -429,7 +429,7 @@ def test_copy_with_an_unfinished_wal_in_a_read_only_folder_says_what_to_do(read_
 @pytest.mark.parametrize(
     "sql",
     [
-        "INSERT INTO policies VALUES (9, 1, 'x', 1, 'rescan', 0)",
+        "INSERT INTO policies VALUES (9, 1, 'x', 1, 'rescan', 0, 'lru')",
         "DELETE FROM events",
         "CREATE TABLE t (x)",
         "PRAGMA user_version = 7",

@@ -358,7 +358,7 @@ def test_policy_that_came_while_the_log_was_locked_is_not_missed(
     locked.execute("BEGIN IMMEDIATE")
     engine.record(note(3))
     eventually(lambda: engine.num_write_failures >= 2)
-    locked.execute("INSERT INTO policies VALUES (1, 1, 'me', 0, 'rescan', 3)")
+    locked.execute("INSERT INTO policies VALUES (1, 1, 'me', 0, 'rescan', 3, 'lru')")
     locked.execute("COMMIT")
     assert engine.await_policy(1, timeout=30)
     assert engine.policy.policy == Policy(False, "rescan", 3)
@@ -369,7 +369,7 @@ def test_policy_row_out_of_bounds_is_not_obeyed_and_recording_goes_on(
 ):
     locked.execute("ROLLBACK")
     engine = make_recorder()
-    locked.execute("INSERT INTO policies VALUES (1, 1, 'sql', 1, 'fastest', 3)")
+    locked.execute("INSERT INTO policies VALUES (1, 1, 'sql', 1, 'fastest', 3, 'lru')")
     eventually(heard.anything.is_set)
     assert "mode must be one of rescan, tracked, not 'fastest'" in heard.messages[0]
     assert engine.begin_step()[1].version == 0
@@ -383,7 +383,7 @@ def test_policy_row_out_of_bounds_is_not_obeyed_and_recording_goes_on(
 
 
 def test_policy_row_out_of_bounds_at_start_is_said(make_recorder, locked):
-    locked.execute("INSERT INTO policies VALUES (1, 1, 'sql', 1, 'fastest', 3)")
+    locked.execute("INSERT INTO policies VALUES (1, 1, 'sql', 1, 'fastest', 3, 'lru')")
     locked.execute("COMMIT")
     with pytest.raises(LogError, match=r"newest row of policies .* mode must be one of .*; delete that row"):
         make_recorder()
