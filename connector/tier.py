@@ -109,6 +109,8 @@ class Tier:
             if self._m.cpu_block_pool.blocks[copy.cpu_block_id].block_hash != copy.key:
                 self._journal.dropped(copy.request_id, copy.group, copy.index, [copy.key], "rehashed")
                 self._gone(copy)
+                if not self.has(copy.key):
+                    self._owners.lose(copy.key)  # another owner may have it on the GPU still
                 continue
             copy.stored_ns = now
             copy.copy_ns = share

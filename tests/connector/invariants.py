@@ -93,6 +93,18 @@ def check_owners(engine: Engine) -> None:
     assert owners.num_lost == sum(1 for block in owners._blocks.values() if block.lost_ticket)
 
 
+def check_displaced(engine: Engine) -> None:
+    """I4: each stored block that a running request holds is in the tier, on its way there, or waits for its repair."""
+    manager = engine.manager
+    on_its_way_or_told = manager._tier.keys_in_flight | {key for _, key in manager._tier._observer._evicted}
+    for key in held_blocks(engine, is_stored=True):
+        if manager.cpu_block_pool.cached_block_hash_to_block.get_one_block(key) or key in on_its_way_or_told:
+            continue
+        block = manager._owners.get(key)
+        assert block is not None, f"nobody owns {key.hex()}, which a running request holds and the tier has lost"
+        assert block.lost_ticket, f"{key.hex()} is lost, and nobody waits for its repair"
+
+
 def places(engine: Engine) -> int:
     """Places of the tier that copies can be written to, now or once those on their way are over: all but those that a
     load reads from, or that an abandoned copy is written to."""
@@ -288,6 +300,7 @@ class Watch:
         check_references(self._engine)
         check_truth(self._engine, self._excused)
         check_owners(self._engine)
+        check_displaced(self._engine)
         self.check_cursors()
         self.check_content()
         if self._announcements is not None:

@@ -79,6 +79,26 @@ def test_block_that_its_first_owner_cannot_supply_comes_back_from_another(make_e
     assert engine.in_cpu("b") == [True] * 3
 
 
+@BOTH
+def test_copy_whose_source_has_lost_its_hash_meanwhile_is_made_again_from_another_owner(make_engine, mode):
+    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode))
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 3))
+    engine.add("b", prompt(0, 3), sampling_params=_computes_all())
+    engine.steps(2)
+    tables = engine.scheduler.kv_cache_manager
+    engine.evict("a", 1)
+    engine.conditions.copy_steps = lambda rank, is_store: 1
+    assert engine.step().meta.store_gpu_blocks == [tables.get_block_ids("a")[0][1]]
+    tables.block_pool.evict_blocks({tables.get_block_ids("a")[0][1]})
+    copies = []
+    for _ in range(5):
+        copies += engine.step().meta.store_gpu_blocks
+        watch.check()
+    assert copies == [tables.get_block_ids("b")[0][1]]
+    assert engine.in_cpu("b") == [True] * 3
+
+
 def test_evicting_a_copy_is_no_loss_while_one_answers_that_a_fault_has_hidden(make_engine, monkeypatch):
     engine = make_engine(cpu_blocks=33, copy_steps=3, policy=Policy(enabled=False))
     engine.add("a", prompt(0, 2))

@@ -25,6 +25,29 @@ def test_blocks_lost_and_found_for_ever_leave_nothing_behind():
     assert max(len(owners._scan_order), len(owners._depth_order)) <= COMPACT_ABOVE + 2 * 20 + 1
 
 
+def _note_looks(engine):
+    """A list that grows by each GPU block that vLLM considers for a store."""
+    looked_at: list[int] = []
+    classify = engine.manager._classify_store_candidate
+
+    def noted(block):
+        looked_at.append(block.block_id)
+        return classify(block)
+
+    engine.manager._classify_store_candidate = noted
+    return looked_at
+
+
+def test_a_tier_that_one_request_fills_is_not_looked_at_again(make_engine):
+    """It owns just as many blocks as there are places; its 8th and all behind it wait."""
+    engine = make_engine(cpu_blocks=8)
+    engine.add("a", prompt(0, 20))
+    engine.steps(4)
+    looked_at = _note_looks(engine)
+    engine.steps(20)
+    assert looked_at == []
+
+
 def test_a_tier_at_rest_is_not_looked_at_again(make_engine):
     """Four requests that do not fit, in their decode: once refused, nobody walks over the blocks that wait."""
     engine = make_engine(gpu_blocks=400, cpu_blocks=120, policy=Policy(max_restore_blocks_per_step=0))
@@ -33,14 +56,7 @@ def test_a_tier_at_rest_is_not_looked_at_again(make_engine):
         engine.add(f"r{n}", prompt(n, 60), max_tokens=400)
     engine.steps(60)
     watch.check()
-    looked_at: list[int] = []
-    classify = engine.manager._classify_store_candidate
-
-    def counted(block):
-        looked_at.append(block.block_id)
-        return classify(block)
-
-    engine.manager._classify_store_candidate = counted
+    looked_at = _note_looks(engine)
     steps = engine.steps(12)
     assert sum(len(step.meta.store_gpu_blocks) for step in steps) == 0
     # 4 requests with about 30 waiting blocks each: one walk over all would be about 120, in each of 12 steps.

@@ -31,7 +31,11 @@ def test_blocks_lost_to_a_third_request_come_back_once_each_when_there_is_room(m
     watch.check()
     came_back = Counter(key for order in orders for key in order)
     assert came_back == Counter(lost)
-    assert engine.prefix_in_cpu("a") == 4
+    engine.finish("a")
+    engine.settle()
+    engine.forget_gpu_prefixes()
+    engine.add("again", prompt(0, 4))
+    assert len(engine.step().meta.load_gpu_blocks) == 4
 
 
 def test_without_restore_the_first_requests_blocks_stay_lost(make_engine):
