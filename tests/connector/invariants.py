@@ -246,9 +246,9 @@ class Exchanges:
         return reviewed
 
     def _is_tight(self, num_new: int) -> bool:
-        policy = self._engine.manager._restorer.policy
-        if not policy.enabled or policy.mode != "tracked":
-            return False
+        restorer = self._engine.manager._restorer
+        if not restorer.policy.enabled or restorer.policy.mode != "tracked" or restorer.keeper is not None:
+            return False  # `adaptive` goes by who came first (see `chain_invariants`)
         return len(held_blocks(self._engine, is_stored=True)) + num_new > places(self._engine)
 
     def _get_new_blocks(self, count: int) -> Any:
