@@ -24,6 +24,7 @@ RING = (
     "admission",
     "engine_info",
     "journal",
+    "keeper",
     "kv_connector",
     "layout",
     "observer",

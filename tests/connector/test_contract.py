@@ -112,8 +112,8 @@ ATTRIBUTES = {
     f"{MANAGER}:SimpleCPUOffloadScheduler": (
         "_abandoned_reqs_to_load _gpu_block_pool _in_flight_store_gpu_blocks _lazy_mode _pending_cpu_hits "
         "_pending_finished_stores _reqs_to_load _reqs_to_store _store_event_to_blocks _store_event_to_reqs "
-        "cpu_block_pool cpu_coordinator cpu_kv_cache_config enable_kv_cache_events group_block_sizes hash_block_size "
-        "kv_cache_config kv_event_medium num_cpu_blocks prefix_cacheable_group_ids"
+        "cpu_block_pool cpu_coordinator cpu_kv_cache_config enable_kv_cache_events fa_gidx group_block_sizes "
+        "hash_block_size kv_cache_config kv_event_medium num_cpu_blocks prefix_cacheable_group_ids"
     ),
     f"{MANAGER}:StoreRequestState": "block_ids finished num_stored_blocks request store_events",
     f"{MANAGER}:LoadRequestState": "load_event transfer_meta",
@@ -131,7 +131,7 @@ ATTRIBUTES = {
     f"{POOL}:BlockPool": "blocks cached_block_hash_to_block free_block_queue metrics_collector num_gpu_blocks",
     f"{POOL}:BlockHashToBlockMap": "",
     f"{UTILS}:FreeKVCacheBlockQueue": "fake_free_list_head fake_free_list_tail num_free_blocks",
-    f"{UTILS}:KVCacheBlock": "block_hash block_hash_num_tokens block_id is_null next_free_block",
+    f"{UTILS}:KVCacheBlock": "block_hash block_hash_num_tokens block_id is_null next_free_block ref_cnt",
     "vllm.v1.request:Request": (
         "all_token_ids arrival_time block_hashes lora_request num_computed_tokens num_output_placeholders "
         "num_output_tokens num_preemptions num_prompt_tokens num_tokens request_id resumable session_id "
@@ -145,7 +145,7 @@ ATTRIBUTES = {
         "eagle_group_ids get_num_cacheable_tokens single_type_managers"
     ),
     "vllm.v1.core.single_type_kv_cache_manager:SingleTypeKVCacheManager": (
-        "has_positionally_stable_blocks req_to_blocks"
+        "has_positionally_stable_blocks req_to_blocks use_eagle"
     ),
     "vllm.v1.kv_cache_interface:KVCacheConfig": "kv_cache_groups kv_cache_tensors num_blocks",
     "vllm.v1.kv_cache_interface:KVCacheGroupSpec": "kv_cache_spec",
@@ -202,6 +202,7 @@ RUNS = (
     ("mamba", ("context parallel",), Policy(), 20),
     ("large full", ("events",), Policy(), 70),
     ("plain", (), Policy(enabled=False), 16),
+    ("window", (), Policy(retention="adaptive"), 12),
 )
 
 
