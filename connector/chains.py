@@ -91,8 +91,8 @@ class Path:
     def chains(self) -> list[Chain]:
         """All chains of the path, from the head on."""
         found: list[Chain] = []
-        chain: Chain | None = self.chain
-        while chain is not None and chain.parent is not None:
+        chain = self.chain
+        while chain.parent is not None:
             found.append(chain)
             chain = chain.parent
         found.reverse()

@@ -132,7 +132,7 @@ class ReuseCurve:
             last.popleft()
 
     def _work_out(self) -> None:
-        events = [sum(column) for column in zip(*self.events, strict=True)]
+        events = [math.fsum(column) for column in zip(*self.events, strict=True)]
         risks = [self._risk(kind) for kind in range(NUM_CLASSES)]
         pooled = [e / x if x else 0.0 for e, x in zip(events, map(sum, zip(*risks, strict=True)), strict=True)]
         if not sum(events):
