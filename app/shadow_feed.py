@@ -124,8 +124,10 @@ class ShadowFeed:
                 tier.loaded(row.request_id)
         elif kind == "request_finished":
             chain = self._chains.get(conn, row.tail_hash)
-            # The last token that was sampled is never computed. Without any, nobody knows how far the prompt got.
-            computed = (row.num_tokens + row.num_output_tokens - 1) // self.shape.hash_block_size
+            # The last token that was sampled is never computed, and a block that drafts of the last step fill is cached
+            # only if there is one more: the engine's copy shows it. Without any, nobody knows how far the prompt got.
+            sure = row.num_tokens + row.num_output_tokens - 1 - self.shape.num_draft_tokens
+            computed = max(0, sure) // self.shape.hash_block_size
             for tier in tiers:
                 tier.finished(row.request_id, chain, min(computed, len(chain)) if row.num_output_tokens else None)
         elif kind == "cache_reset":

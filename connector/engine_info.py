@@ -67,6 +67,7 @@ def engine_info(
                 g in cacheable,
                 window_of(group.kv_cache_spec),
                 manager is not None and manager.cpu_coordinator.single_type_managers[g].use_eagle,
+                vllm_config.num_speculative_tokens,
             )
             for g, group in enumerate(kv_cache_config.kv_cache_groups)
         ),

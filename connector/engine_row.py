@@ -29,6 +29,8 @@ class KVGroup:
     """Tokens that it looks back; None: all."""
     drops_last_block: bool = False
     """A draft head (EAGLE, MTP) has the last block of a hit computed again."""
+    num_draft_tokens: int = 0
+    """Tokens that may be proposed a step, by whatever means: what they fill when a request ends is never cached."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ engines = Table(
         "kv_groups",
         Text,
         nullable=False,
-        comment="JSON: [{block_size, kind, is_prefix_cacheable, window, drops_last_block}], by group",
+        comment="JSON: [{block_size, kind, is_prefix_cacheable, window, drops_last_block, num_draft_tokens}], by group",
     ),
     Column("restore_support", Text, nullable=False, comment="'yes', or why this engine cannot re-store"),
     Column("started_wall_ns", BigInteger, nullable=False),

@@ -50,6 +50,7 @@ class TierShape:
 
     Attributes:
         groups: those that a hit must satisfy, full attention first.
+        num_draft_tokens: that may be proposed a step.
         unsupported: why there can be no shadow of it, in words; None where there can.
     """
 
@@ -59,6 +60,7 @@ class TierShape:
     block_bytes: int
     groups: tuple[GroupShape, ...]
     unsupported: str | None
+    num_draft_tokens: int = 0
 
 
 def newest_engine(conn: Connection) -> int | None:
@@ -73,10 +75,13 @@ def read_shape(conn: Connection, engine_id: int) -> TierShape | None:
     if row is None:
         return None
     groups: list[GroupShape] = []
+    # An engine that signed in before drafts were told leaves them out.
+    num_draft_tokens = 0
     unsupported = (
         None if row.restore_support == "yes" else f"this engine does not record its tier: {row.restore_support}"
     )
     for number, group in enumerate(json.loads(row.kv_groups)):
+        num_draft_tokens = int(group.get("num_draft_tokens", 0))
         if not group["is_prefix_cacheable"]:
             continue
         size, window = int(group["block_size"]), group.get("window")
@@ -87,13 +92,20 @@ def read_shape(conn: Connection, engine_id: int) -> TierShape | None:
         else:
             unsupported = f"a KV-cache group is of the kind {group['kind']}, whose hits a shadow cannot follow"
             continue
-        # An engine that signed in before this was told leaves it out.
         drops_last = bool(group.get("drops_last_block"))
         groups.append(GroupShape(number, max(1, size // row.hash_block_size), needed, drops_last))
     groups.sort(key=lambda g: (g.needed is not None, g.number))
     if not groups and unsupported is None:
         unsupported = "no KV-cache group of this engine can be hit"
-    return TierShape(engine_id, row.hash_block_size, row.num_cpu_blocks, row.block_bytes, tuple(groups), unsupported)
+    return TierShape(
+        engine_id,
+        row.hash_block_size,
+        row.num_cpu_blocks,
+        row.block_bytes,
+        tuple(groups),
+        unsupported,
+        num_draft_tokens,
+    )
 
 
 def read_rows(conn: Connection, engine_id: int, after: int, limit: int) -> Sequence[Any]:

@@ -1,7 +1,7 @@
 """How far a shadow is from the engine on traces in Mooncake's form, played on vLLM's real scheduler without a model.
 
-    python tests/bench/shadow_error.py TRACE.jsonl.gz... [--rows 1500] [--gpu-blocks 600] [--cpu-blocks 600,1800]
-        [--ms-a-step 100] [--batch 256] [--copy-steps 1] [--json]
+    python tests/bench/shadow_error.py TRACE.jsonl.gz... [--rows 400] [--gpu-blocks 600] [--cpu-blocks 1000,4000]
+        [--ms-a-step 300] [--batch 256] [--copy-steps 1] [--json]
 
 Each trace is played once a policy and size, with the log on. From each log two things are asked: what the shadow of the
 policy that was obeyed gives (`own`, in percentage points from the engine), and what the shadow of the other policy
@@ -89,11 +89,11 @@ def measure(rows: Sequence[dict[str, Any]], policy: str, cpu_blocks: int, args: 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
-    parser.add_argument("--rows", type=int, default=1_500)
+    parser.add_argument("--rows", type=int, default=400)
     parser.add_argument("--gpu-blocks", type=int, default=600)
-    parser.add_argument("--cpu-blocks", default="600,1800")
+    parser.add_argument("--cpu-blocks", default="1000,4000")
     parser.add_argument("--max-blocks", type=int, default=60, help="of a prompt; the rest is cut off")
-    parser.add_argument("--ms-a-step", type=int, default=100)
+    parser.add_argument("--ms-a-step", type=int, default=300)
     parser.add_argument("--batch", type=int, default=256, help="tokens a step")
     parser.add_argument("--copy-steps", type=int, default=1)
     parser.add_argument("--json", action="store_true")

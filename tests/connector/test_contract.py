@@ -150,7 +150,7 @@ ATTRIBUTES = {
     "vllm.v1.kv_cache_interface:KVCacheConfig": "kv_cache_groups kv_cache_tensors num_blocks",
     "vllm.v1.kv_cache_interface:KVCacheGroupSpec": "kv_cache_spec",
     "vllm.v1.kv_cache_interface:KVCacheTensor": "block_stride layer_stride layers offset size",
-    "vllm.config:VllmConfig": "kv_transfer_config model_config parallel_config",
+    "vllm.config:VllmConfig": "kv_transfer_config model_config num_speculative_tokens parallel_config",
     "vllm.config:ModelConfig": "served_model_name",
     "vllm.config:ParallelConfig": "data_parallel_index",
     "vllm.config:KVTransferConfig": "engine_id kv_connector_extra_config",
