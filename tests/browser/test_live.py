@@ -168,17 +168,22 @@ def test_log_that_was_replaced_while_nobody_looked_is_shown_without_the_old_ones
     page.evaluate(LOOK_AWAY, "hidden")
     path = Path(str(live_engine.url.database))
     for side in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-        side.unlink()
+        side.unlink(missing_ok=True)
+    # The engine looks once a second, and begins a new log, whose numbers are smaller than those that the page knows.
+    await_true(page, path.exists)
     live_engine.request("new", 2)
-    # The engine begins a new log, whose numbers are smaller than those that the page knows.
-    for _ in range(300):
-        if "new" in started_in(live_engine):
-            break
-        page.wait_for_timeout(100)
-    assert started_in(live_engine) == ["new"]
+    await_true(page, lambda: started_in(live_engine) == ["new"])
     page.evaluate(LOOK_AWAY, "visible")
     started(page, "new")
     assert feed_of(page, "started") == ["new"]
+
+
+def await_true(page: Page, is_so: Callable[[], bool]) -> None:
+    for _ in range(300):
+        if is_so():
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError("it did not come true in half a minute")
 
 
 def started_in(live_engine: LiveEngine) -> list[str]:
