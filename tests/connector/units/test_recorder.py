@@ -52,7 +52,8 @@ def test_engine_signs_in_with_what_it_is_and_the_policy_that_holds(make_recorder
             1000,
             "yes",
             sqlite3.sqlite_version,
-            '[{"block_size": 16, "kind": "FullAttentionSpec", "is_prefix_cacheable": true, "window": null}]',
+            '[{"block_size": 16, "kind": "FullAttentionSpec", "is_prefix_cacheable": true, "window": null, '
+            '"drops_last_block": false, "num_draft_tokens": 0}]',
             None,
         )
     ]
