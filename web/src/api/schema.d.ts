@@ -1238,7 +1238,7 @@ export interface components {
             hit_rate: number | null;
             /**
              * Label
-             * @description off, rescan or tracked
+             * @description off, rescan or tracked; adaptive or adaptive-off
              */
             label: string | null;
             /** Last Wall Ns */
@@ -1332,7 +1332,7 @@ export interface components {
             engine_id: number;
             /**
              * Label
-             * @description off, rescan or tracked
+             * @description off, rescan or tracked; adaptive or adaptive-off
              */
             label: string;
             /** Policy Version */
