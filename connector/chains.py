@@ -34,7 +34,6 @@ class Chain:
         "age_bucket",
         "children",
         "counts",
-        "flying",
         "idle_since",
         "keys",
         "last_used",
@@ -59,7 +58,6 @@ class Chain:
         self.number = number
         self.counts = [0] * num_views
         self.num_kids = [0] * num_views
-        self.flying = 0
         self.idle_since: float | None = None
         self.age_bucket = 0
 
@@ -107,7 +105,6 @@ class ChainTree:
         max_blocks: how many blocks are remembered, ghosts included, beyond those on which requests run.
         on_split: told of (head, rest) when a chain was split; `rest` is the object that there was.
         on_dropped: told of a chain that is forgotten, before it is.
-        may_drop: how many of a chain's last blocks may be forgotten.
     """
 
     def __init__(

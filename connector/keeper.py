@@ -76,7 +76,6 @@ class Keeper:
         # Blocks whose content is about to go: the pool takes them next.
         self._promised: dict[int, Any] = {}
         self.retention = Retention(self._pool.num_gpu_blocks - 1, self._may_leave, curve)
-        self.num_refused = 0
         # One look at the whole pool, when `adaptive` is switched on.
         self._strays.update((b.block_id, None) for b in self._free_blocks() if b.block_hash is not None)
         self._pinned_strays += [b.block_id for b in self._pool.blocks if b.ref_cnt and b.block_hash is not None]
@@ -283,7 +282,6 @@ class Keeper:
     def _refuse(self, request: "Request") -> bool:
         self._refusals_left -= 1
         self._refused[request.request_id] = self._version
-        self.num_refused += 1
         return False
 
     # --- the tree and the pool --------------------------------------------------------------------------------------

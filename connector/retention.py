@@ -1,6 +1,6 @@
 """Which block leaves the CPU tier for which, and whether a block may come in at all: `adaptive`.
 
-Pure: standard library only. The same module runs in the connector, in its own guard, and in the shadows.
+Pure: standard library only. The same module decides for the live tier and for its own guard.
 
     victim(for chain c, margin m):
       of each class (how often it was asked for; with or without a running request): the least recently used chain
@@ -83,7 +83,6 @@ class Retention:
         may_leave: Callable[[Chain], bool] = lambda chain: True,
         curve: ReuseCurve | None = None,
     ) -> None:
-        self.capacity = capacity
         self.curve = curve or ReuseCurve()
         self.guard = GuardState()
         self.tree = ChainTree(

@@ -55,7 +55,7 @@ class ReuseCurve:
         self.exposure = [[0.0] * NUM_BUCKETS for _ in range(NUM_CLASSES)]
         self.worth = [[1.0] * NUM_BUCKETS for _ in range(NUM_CLASSES)]
         self._at_risk = [[0] * NUM_BUCKETS for _ in range(NUM_CLASSES)]
-        self._resting: list[deque[tuple[float, Chain]]] = [deque() for _ in range(NUM_BUCKETS)]
+        self._resting: list[deque[tuple[float, Chain]]] = [deque() for _ in range(NUM_BUCKETS - 1)]
         self._num_requests = 0
 
     # --- what happens -----------------------------------------------------------------------------------------------
@@ -78,18 +78,17 @@ class ReuseCurve:
         if chain.idle_since is not None:
             self._leave(chain, now)
 
-    def request_came(self, now: float) -> bool:
-        """Every few requests the counts age, and the worths are worked out anew. Returns whether they were."""
+    def request_came(self, now: float) -> None:
+        """Every few requests the counts age, and the worths are worked out anew."""
         self._num_requests += 1
         if self._num_requests % REQUESTS_BETWEEN_DECAYS:
-            return False
+            return
         self._move_on(now)
         for rows in (self.events, self.exposure):
             for row in rows:
                 for b in range(NUM_BUCKETS):
                     row[b] *= DECAY
         self._work_out()
-        return True
 
     # --- what follows -----------------------------------------------------------------------------------------------
 
@@ -126,10 +125,8 @@ class ReuseCurve:
                 since, chain = queue.popleft()
                 if chain.idle_since == since:
                     self._catch_up(chain, now)
-                    self._resting[chain.age_bucket].append((since, chain))
-        last = self._resting[-1]
-        while last and last[0][1].idle_since != last[0][0]:
-            last.popleft()
+                    if chain.age_bucket < NUM_BUCKETS - 1:  # from the last one nobody moves on
+                        self._resting[chain.age_bucket].append((since, chain))
 
     def _work_out(self) -> None:
         events = [math.fsum(column) for column in zip(*self.events, strict=True)]

@@ -25,7 +25,7 @@ class Tier:
     """One engine's CPU tier.
 
     Attributes:
-        keys_in_flight: content that is being copied to the tier, by key.
+        keys_in_flight: content that is being copied to the tier, by key, and how often: stock copies twins twice.
         num_in_flight: blocks of the tier that copies are being written to.
         num_chosen: blocks of the tier that are set aside for copies which leave with the next metadata.
         num_resident: blocks of the tier whose hash can be found.
@@ -50,7 +50,7 @@ class Tier:
         # Copies that were chosen and not yet handed to the worker, by GPU block; then, by store event.
         self._chosen: dict[int, Copy] = {}
         self._copies_of_event: dict[int, list[Copy | None]] = {}
-        self.keys_in_flight: set[bytes] = set()
+        self.keys_in_flight: Counter[bytes] = Counter()
         self.num_in_flight = 0
         self.num_resident = 0
         self._num_copies: Counter[bytes] = Counter()
@@ -71,8 +71,11 @@ class Tier:
     def choose(self, copies: Iterable[tuple[int, Copy]]) -> None:
         """(GPU block id, copy) of blocks that will leave with the next step's metadata."""
         for gpu_block_id, copy in copies:
+            replaced = self._chosen.get(gpu_block_id)
+            if replaced is not None:
+                self._landed([replaced])
             self._chosen[gpu_block_id] = copy
-            self.keys_in_flight.add(copy.key)
+            self.keys_in_flight[copy.key] += 1
 
     def copies_ordered(self, meta: "SimpleCPUOffloadMetadata", step: int) -> list[Copy | None]:
         """The step's metadata is complete: its store event holds these copies, in the order of its blocks."""
@@ -80,11 +83,14 @@ class Tier:
             return []
         copies: list[Copy | None] = []
         for gpu_block_id, cpu_block_id in zip(meta.store_gpu_blocks, meta.store_cpu_blocks, strict=True):
-            copy = self._chosen.pop(gpu_block_id, None) or self._copy_of_unknown(gpu_block_id)
+            copy = self._chosen.pop(gpu_block_id, None)
+            if copy is None:
+                copy = self._copy_of_unknown(gpu_block_id)
+                if copy is not None:
+                    self.keys_in_flight[copy.key] += 1
             if copy is not None:
                 copy.cpu_block_id = cpu_block_id
                 copy.scheduled_step = step
-                self.keys_in_flight.add(copy.key)
             copies.append(copy)
         self._copies_of_event[meta.store_event] = copies
         self.num_in_flight += len(copies)
@@ -94,8 +100,14 @@ class Tier:
         """The worker has ended a store event, well or not: nothing of it is on its way any more."""
         copies = self._copies_of_event.pop(event, [])
         self.num_in_flight -= len(copies)
-        self.keys_in_flight.difference_update(c.key for c in copies if c is not None)
+        self._landed(copies)
         return copies
+
+    def _landed(self, copies: Iterable[Copy | None]) -> None:
+        for copy in copies:
+            # Not counted any more where a reset or a fault has forgotten it meanwhile.
+            if copy is not None and (left := self.keys_in_flight.pop(copy.key, 0)) > 1:
+                self.keys_in_flight[copy.key] = left - 1
 
     def copies_found(self, copies: Sequence[Copy | None], copy_ns: int | None) -> None:
         """vLLM has registered the copies of an event: they can be found from now on. `copy_ns`: what the worker took

@@ -39,7 +39,7 @@ class View:
         self._classify = classify
         self._may_leave = may_leave
         self._heaps: dict[int, list[Entry]] = {}
-        self._parked: list[Chain] = []
+        self._parked: dict[Chain, None] = {}
         self._ticket = 0
 
     @property
@@ -87,7 +87,7 @@ class View:
 
     def unpark(self) -> None:
         """References were given back: who was set aside may leave now."""
-        parked, self._parked = self._parked, []
+        parked, self._parked = self._parked, {}
         for chain in parked:
             self.note(chain)
 
@@ -104,7 +104,7 @@ class View:
                     heappop(heap)
                 elif not self._may_leave(chain):
                     heappop(heap)
-                    self._parked.append(chain)
+                    self._parked[chain] = None
                 elif protected is not None and _goes_through(protected, chain):
                     aside.append(heappop(heap))
                 else:

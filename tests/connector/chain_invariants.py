@@ -27,7 +27,7 @@ def check_keeper(engine: Engine) -> None:
         counted.update(chain.keys[: chain.counts[LIVE]])
     missing = {
         key
-        for key in counted - engine.manager._tier.keys_in_flight - pending
+        for key in counted - engine.manager._tier.keys_in_flight.keys() - pending
         if pool.cached_block_hash_to_block.get_one_block(key) is None
     }
     assert not missing, f"the tree counts {len(missing)} blocks that the tier has not"

@@ -21,22 +21,13 @@ from vllm.v1.kv_cache_interface import (
     SlidingWindowSpec,
 )
 
+from connector.replay.setup import MODEL
+
 BLOCK = 16
 HEAD_BYTES = 4
 MAX_LEN = 32_768
 
-MODEL_CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 64,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "vocab_size": 50_000,
-    "max_position_embeddings": 65_536,
-    "torch_dtype": "float32",
-}
+MODEL_CONFIG = {**MODEL, "vocab_size": 50_000, "max_position_embeddings": 65_536}
 
 
 def _head_size(block_size: int) -> int:

@@ -96,7 +96,7 @@ def check_owners(engine: Engine) -> None:
 def check_displaced(engine: Engine) -> None:
     """I4: each stored block that a running request holds is in the tier, on its way there, or waits for its repair."""
     manager = engine.manager
-    on_its_way_or_told = manager._tier.keys_in_flight | {key for _, key in manager._tier._observer._evicted}
+    on_its_way_or_told = manager._tier.keys_in_flight.keys() | {key for _, key in manager._tier._observer._evicted}
     for key in held_blocks(engine, is_stored=True):
         if manager.cpu_block_pool.cached_block_hash_to_block.get_one_block(key) or key in on_its_way_or_told:
             continue

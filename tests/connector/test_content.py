@@ -99,6 +99,25 @@ def test_copy_whose_source_has_lost_its_hash_meanwhile_is_made_again_from_anothe
     assert engine.in_cpu("b") == [True] * 3
 
 
+@BOTH
+def test_copy_that_fails_while_its_twin_is_on_its_way_is_not_made_a_third_time(make_engine, mode):
+    """Twins are stock's, from when re-store was off. The first one fails; the second one will do."""
+    engine = make_engine(cpu_blocks=33, copy_steps=3, policy=Policy(enabled=False))
+    watch = Watch(engine)
+    engine.add("a", prompt(0, 2))
+    engine.step()
+    engine.add("b", prompt(0, 2), sampling_params=_computes_all())
+    orders = iter(["the first", None])
+    engine.conditions.fails = lambda rank, is_store: next(orders, None) if is_store else None
+    assert [len(step.meta.store_gpu_blocks) for step in engine.steps(2)] == [2, 2]
+    engine.set_policy(enabled=True, mode=mode)
+    assert not any(step.meta.store_gpu_blocks for step in engine.steps(6))
+    watch.check()
+    assert engine.in_cpu("a") == [True] * 2
+    engine.close()
+    assert len(engine.sql("SELECT 1 FROM fault WHERE origin = 'copy'")) == 1
+
+
 def test_evicting_a_copy_is_no_loss_while_one_answers_that_a_fault_has_hidden(make_engine, monkeypatch):
     engine = make_engine(cpu_blocks=33, copy_steps=3, policy=Policy(enabled=False))
     engine.add("a", prompt(0, 2))
