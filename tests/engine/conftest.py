@@ -59,7 +59,7 @@ def tiny_server(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 def serve(model: Path, folder: Path, ranks: int) -> Iterator[Server]:
     """A server for a fixture, with a gate before the copies of each rank; nothing of it may be wrong at the end."""
     flags = tiny.flags(model, gpu_blocks=load.GPU_BLOCKS, cpu_blocks=load.CPU_BLOCKS, ranks=ranks)
-    environment = tiny.environment(ranks) | gate.environment(folder)
+    environment = gate.environment(folder) | tiny.environment(ranks)
     server = Server(folder, *flags, *gate.FLAGS, environment=environment)
     try:
         yield server

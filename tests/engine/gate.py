@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.engine import tiny
+
 FOLDER = "RESTORE_TEST_GATES"
 """The environment's name for the folder of the gates."""
 FLAGS = ("--worker-cls", "tests.engine.gated_worker.GatedWorker")
@@ -17,9 +19,7 @@ FLAGS = ("--worker-cls", "tests.engine.gated_worker.GatedWorker")
 
 def environment(folder: Path) -> dict[str, str]:
     """What a server has to be told, so that its workers find the gates."""
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.environ.get("PYTHONPATH")
-    return {FOLDER: str(folder), "PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root}
+    return {FOLDER: str(folder), "PYTHONPATH": tiny.python_path()}
 
 
 @contextmanager

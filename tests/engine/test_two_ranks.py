@@ -30,7 +30,9 @@ STEPS_UNDER_POLICY = "SELECT 1 FROM steps WHERE step > (SELECT max(step) FROM po
 
 
 @pytest.fixture(scope="module")
-def two_ranks(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def two_ranks(
+    tiny_model: Path, expected: list[list[int]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """The tiny model on two ranks, with tiers that the load overflows."""
     yield from serve(tiny_model, tmp_path_factory.mktemp("two-ranks"), 2)
 

@@ -16,6 +16,8 @@ from app import embedded_model
 from tests.engine.server import BLOCK
 
 NAME = "tiny"
+PATIENT = Path(__file__).resolve().with_name("patient")
+"""The folder of a `sitecustomize.py`."""
 MAX_MODEL_LEN = 512
 LAYERS = 2
 HIDDEN = 64
@@ -95,7 +97,14 @@ def flags(model: Path, *, gpu_blocks: int, cpu_blocks: int, ranks: int = 1) -> t
 
 
 def environment(ranks: int) -> dict[str, str]:
-    """Left alone, vLLM wants a NUMA node for each rank; here each gets a core."""
+    """Left alone, vLLM wants a NUMA node for each rank; here each gets a core, and waits without yielding it."""
     if ranks == 1:
         return {}
-    return {"VLLM_CPU_OMP_THREADS_BIND": "|".join(map(str, sorted(os.sched_getaffinity(0))[:ranks]))}
+    cores = sorted(os.sched_getaffinity(0))[:ranks]
+    return {"VLLM_CPU_OMP_THREADS_BIND": "|".join(map(str, cores)), "PYTHONPATH": python_path(PATIENT)}
+
+
+def python_path(*folders: Path) -> str:
+    """The value of `PYTHONPATH` that puts these folders and the project before what is there."""
+    root = Path(__file__).resolve().parents[2]
+    return os.pathsep.join([*map(str, folders), str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
