@@ -24,7 +24,8 @@ class Policy:
     """What the engine may do to bring back blocks that the CPU tier has lost.
 
     Attributes:
-        enabled: False makes the connector do byte for byte what vLLM's `SimpleCPUOffloadConnector` does.
+        enabled: False, with `retention` `lru`, makes the connector do byte for byte what vLLM's
+            `SimpleCPUOffloadConnector` does.
         mode: `tracked` looks only at blocks whose eviction was observed; `rescan` walks every stored block of every
             running request in every step and is kept as the reference.
         max_restore_blocks_per_step: re-stores in one scheduler step, all requests together; 0 means no limit.

@@ -1,8 +1,8 @@
 """The scheduler half: vLLM's `SimpleCPUOffloadScheduler` plus the re-store, and the story of both told to the journal.
 
-Engine ring. Every decision of vLLM's own code stays vLLM's: with `enabled: false` the metadata that leaves here is
-byte for byte what the stock class makes. A re-store is one more transfer in the stock queue of transfers that wait
-for the next step, so its copy, its completion and its references go the stock way.
+Engine ring. Every decision of vLLM's own code stays vLLM's: with `enabled: false` and `retention: lru` the metadata
+that leaves here is byte for byte what the stock class makes. A re-store is one more transfer in the stock queue of
+transfers that wait for the next step, so its copy, its completion and its references go the stock way.
 
 Each hook calls the stock method and does its own work behind one broad `except`: a fault of ours is counted, logged,
 shown, turns re-store off, and vLLM goes on as without us.
@@ -257,8 +257,13 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
     def _process_store_event(self, event_idx: int) -> None:
         is_live = event_idx in self._store_event_to_blocks
         failure = self._failed_events.pop(event_idx, None)
-        copies = self._tier.copies_over(event_idx)
-        copy_ns = self._copy_times.take_store(event_idx)
+        copies: list[Copy | None] = []
+        copy_ns: int | None = None
+        try:
+            copies = self._tier.copies_over(event_idx)
+            copy_ns = self._copy_times.take_store(event_idx)
+        except Exception as e:  # noqa: BLE001 - boundary to vLLM
+            self._fault("store_completion", e)
         if failure is not None and is_live:
             self._give_up_store(event_idx, copies, failure)
             return
