@@ -315,6 +315,24 @@ def test_budget_spreads_five_lost_blocks_over_three_steps(make_engine):
 
 
 @BOTH
+def test_budget_is_that_of_all_requests_together(make_engine, mode):
+    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode, max_restore_blocks_per_step=2))
+    watch = Watch(engine)
+    for n, name in enumerate("abc"):
+        engine.add(name, prompt(n, 4))
+    engine.steps(2)
+    orders = note_restores(engine)
+    engine.evict("a", 1)
+    engine.evict("b", 0, 2)
+    engine.evict("c", 1, 3)
+    for _ in range(4):
+        engine.step()
+        watch.check()
+    a, b, c = (engine.keys(name) for name in "abc")
+    assert orders == [[a[1], b[0]], [b[2], c[1]], [c[3]], []]
+
+
+@BOTH
 def test_pinned_tier_has_no_room_until_the_pin_goes(make_engine, mode):
     """A waiting request's CPU hit holds every block of the tier."""
     engine = make_engine(gpu_blocks=15, cpu_blocks=9, policy=Policy(enabled=False, mode=mode))

@@ -28,17 +28,21 @@ def test_block_is_findable_only_when_both_ranks_have_reported(make_engine, mode)
     assert [len(order) for order in orders] == [1, 0, 0, 0, 0, 0]
 
 
-def test_copy_that_fails_on_one_rank_is_registered_on_none(make_engine):
+@pytest.mark.parametrize("slow", [None, 0, 1])
+@pytest.mark.parametrize("failing", [0, 1])
+def test_copy_that_fails_on_one_rank_is_registered_on_none(make_engine, failing, slow):
+    """Whichever rank it is, and whether it reports with the other one, before it or after it."""
     engine = make_engine(cpu_blocks=33, world_size=2)
     watch = Watch(engine)
     engine.add("a", prompt(0, 4))
     engine.steps(2)
     engine.evict("a", 1)
-    engine.conditions.copy_steps = lambda rank, is_store: 2 * rank
-    engine.conditions.fails = lambda rank, is_store: "torn" if rank == 0 else None
+    engine.conditions.copy_steps = lambda rank, is_store: 2 if rank == slow else 0
+    engine.conditions.fails = lambda rank, is_store: "torn" if rank == failing else None
     engine.step()
     engine.conditions.fails = lambda rank, is_store: None
-    engine.steps(2)
+    while engine.tasks:
+        engine.step()
     watch.check()
     assert not engine.in_cpu("a")[1]
     engine.steps(4)
