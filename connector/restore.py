@@ -235,11 +235,13 @@ class Restorer:
     def _is_tight(self, num_new: int = 0) -> bool:
         """Whether running requests own more blocks than the tier can hold for them, with `num_new` more.
 
-        Blocks that are pinned for a waiting request's load count as room that is taken; copies on their way, ordered
-        or only chosen, are the running requests' own.
+        Blocks that are pinned for a waiting request's load count as room that is taken, and so do those of copies that
+        a reset has abandoned, until the worker is done with them; other copies on their way, ordered or only chosen,
+        are the running requests' own.
         """
         tier = self._tier
-        room = self._m.cpu_block_pool.get_num_free_blocks() + tier.num_in_flight + tier.num_chosen
+        num_on_their_way = tier.num_in_flight - tier.num_abandoned + tier.num_chosen
+        room = self._m.cpu_block_pool.get_num_free_blocks() + num_on_their_way
         if len(self._owners) + num_new > room and not self._has_looked:
             # Once a step, and only where it may matter: a page leaves its window without any cursor moving.
             self._has_looked = True

@@ -27,6 +27,7 @@ class Tier:
     Attributes:
         keys_in_flight: content that is being copied to the tier, by key, and how often: stock copies twins twice.
         num_in_flight: blocks of the tier that copies are being written to.
+        num_abandoned: of these, those whose copy was ordered before a reset: taken, and for nobody.
         num_chosen: blocks of the tier that are set aside for copies which leave with the next metadata.
         num_resident: blocks of the tier whose hash can be found.
         step: the step that is being built.
@@ -52,6 +53,8 @@ class Tier:
         self._copies_of_event: dict[int, list[Copy | None]] = {}
         self.keys_in_flight: Counter[bytes] = Counter()
         self.num_in_flight = 0
+        self.num_abandoned = 0
+        self._abandoned_events: set[int] = set()
         self.num_resident = 0
         self._num_copies: Counter[bytes] = Counter()
         self._num_evicted = 0
@@ -100,6 +103,9 @@ class Tier:
         """The worker has ended a store event, well or not: nothing of it is on its way any more."""
         copies = self._copies_of_event.pop(event, [])
         self.num_in_flight -= len(copies)
+        if event in self._abandoned_events:
+            self._abandoned_events.remove(event)
+            self.num_abandoned -= len(copies)
         self._landed(copies)
         return copies
 
@@ -222,6 +228,8 @@ class Tier:
     def abandon_orders(self) -> None:
         """The tier is being reset: no copy will be registered. Those that the worker has still occupy their blocks."""
         self.forget_orders()
+        self._abandoned_events.update(self._copies_of_event)
+        self.num_abandoned = self.num_in_flight
         # By its end, an abandoned copy must not speak for a new one of the same content.
         self._copies_of_event = {event: [None] * len(copies) for event, copies in self._copies_of_event.items()}
 

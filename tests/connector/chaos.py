@@ -172,6 +172,7 @@ class Chaos:
         self.watch.check()
         tier = engine.manager._tier
         assert not tier.num_in_flight
+        assert not tier.num_abandoned
         assert not tier.num_chosen
         assert not tier.keys_in_flight
         assert not tier.num_resident

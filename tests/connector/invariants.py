@@ -249,10 +249,7 @@ class Exchanges:
         restorer = self._engine.manager._restorer
         if not restorer.policy.enabled or restorer.policy.mode != "tracked" or restorer.keeper is not None:
             return False  # `adaptive` goes by who came first (see `chain_invariants`)
-        # Places of copies that a reset abandoned are free once the worker is done with them.
-        abandoned = self._engine.manager._abandoned_store_event_to_blocks.values()
-        room = places(self._engine) + sum(len(copy.cpu_block_ids) for copy in abandoned)
-        return len(held_blocks(self._engine, is_stored=True)) + num_new > room
+        return len(held_blocks(self._engine, is_stored=True)) + num_new > places(self._engine)
 
     def _get_new_blocks(self, count: int) -> Any:
         newcomers, self._newcomers = sorted(self._newcomers), []

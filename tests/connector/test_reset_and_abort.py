@@ -2,7 +2,7 @@
 
 import pytest
 from harness import BLOCK, prompt
-from invariants import Watch, findable
+from invariants import Watch, findable, note_restores
 from vllm.sampling_params import SamplingParams
 from vllm.v1.request import RequestStatus
 
@@ -66,6 +66,34 @@ def test_late_completion_of_a_reset_copy_does_not_speak_for_the_new_copy(make_en
         assert engine.step().meta.store_gpu_blocks == []
         watch.check()
     assert engine.in_cpu("a") == [True] * 2
+
+
+def test_places_that_abandoned_copies_hold_are_no_room(make_engine):
+    """16 blocks run in a tier of 16 places, 8 of which a slow worker still writes to for nobody. In the other 8 there
+    is room for two heads of 4; all 16 have come when the worker is done."""
+    engine = make_engine(cpu_blocks=17, policy=Policy(max_restore_blocks_per_step=0))
+    watch = Watch(engine)
+    engine.conditions.copy_steps = lambda rank, is_store: 10
+    engine.add("a", prompt(0, 8, extra=0))
+    engine.steps(2)
+    assert engine.reset_tier() is False
+    engine.conditions.copy_steps = lambda rank, is_store: 0
+    engine.add("b", prompt(1, 8, extra=0))
+    orders = note_restores(engine)
+    for _ in range(6):
+        engine.step()
+        watch.check()
+    assert len(engine.tasks) == 1
+    assert not any(orders[-3:]), "while the places are taken, nothing is copied in circles"
+    assert [engine.prefix_in_cpu(name) for name in "ab"] == [4, 4]
+    while engine.tasks:
+        engine.step()
+        watch.check()
+    for _ in range(4):
+        engine.step()
+        watch.check()
+    assert [engine.in_cpu(name)[:8] for name in "ab"] == [[True] * 8] * 2
+    assert not any(orders[-2:])
 
 
 def test_reset_with_a_pinned_hit_and_an_unsent_copy_gives_everything_back(make_engine):
