@@ -22,6 +22,7 @@ class Chain:
         keys: block hashes, the first at position `start` of its prompts.
         parent, children: runs that end where this one starts, or start where it ends; children by their first key.
         num_owners: unfinished requests whose prompt or output goes through it.
+        num_waiting: those of them that have not begun to run.
         paths: those that end in it.
         last_used: when a request last arrived at it or ended on it, in seconds.
         num_turns: how many requests came for it.
@@ -34,12 +35,14 @@ class Chain:
         "age_bucket",
         "children",
         "counts",
+        "idle_class",
         "idle_since",
         "keys",
         "last_used",
         "num_kids",
         "num_owners",
         "num_turns",
+        "num_waiting",
         "number",
         "parent",
         "paths",
@@ -52,6 +55,7 @@ class Chain:
         self.parent = parent
         self.children: dict[Key, Chain] = {}
         self.num_owners = 0
+        self.num_waiting = 0
         self.paths: set[Path] = set()
         self.last_used = now
         self.num_turns = 1
@@ -60,6 +64,7 @@ class Chain:
         self.num_kids = [0] * num_views
         self.idle_since: float | None = None
         self.age_bucket = 0
+        self.idle_class = 0
 
     def __repr__(self) -> str:
         return f"Chain({self.number}: {self.start}+{len(self.keys)}, {self.counts})"
@@ -69,15 +74,17 @@ class Path:
     """Where an unfinished request stands in the tree: on the first `offset` blocks of `chain`, and all before it.
 
     Attributes:
+        is_waiting: the request has not begun to run.
         rest: what its arrival split off the chain that it came for.
         num_turns: of what it goes on with.
     """
 
-    __slots__ = ("chain", "num_turns", "offset", "rest")
+    __slots__ = ("chain", "is_waiting", "num_turns", "offset", "rest")
 
     def __init__(self, chain: Chain, offset: int) -> None:
         self.chain = chain
         self.offset = offset
+        self.is_waiting = False
         self.rest: Chain | None = None
         self.num_turns = 1
 
@@ -192,8 +199,23 @@ class ChainTree:
         child.num_owners += 1
         return child
 
+    def wait(self, path: Path) -> None:
+        """The request waits for its turn: its prompt is known, and nothing of it runs yet."""
+        assert not path.is_waiting
+        path.is_waiting = True
+        for chain in path.chains():
+            chain.num_waiting += 1
+
+    def begin(self, path: Path) -> None:
+        """The request runs from now on."""
+        if path.is_waiting:
+            path.is_waiting = False
+            for chain in path.chains():
+                chain.num_waiting -= 1
+
     def leave(self, path: Path, now: float) -> None:
         """The request is over."""
+        self.begin(path)
         path.chain.paths.discard(path)
         step: Chain | None = path.chain
         while step is not None:
@@ -216,6 +238,7 @@ class ChainTree:
         chain.parent, chain.start = head, head.start + at
         moved = {path for path in chain.paths if path.offset <= at}
         head.num_owners = chain.num_owners
+        head.num_waiting = chain.num_waiting
         for path in chain.paths - moved:
             path.offset -= at
         for path in moved:
@@ -223,6 +246,7 @@ class ChainTree:
         head.paths = moved
         chain.paths -= moved
         chain.num_owners -= len(moved)
+        chain.num_waiting -= sum(path.is_waiting for path in moved)
         for view, count in enumerate(chain.counts):
             head.counts[view] = min(count, at)
             chain.counts[view] = count - head.counts[view]

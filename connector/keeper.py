@@ -98,6 +98,13 @@ class Keeper:
         self._paths[request.request_id] = self.retention.arrive(_Keys(hashes, self._group), self._clock())
         self._changed()
 
+    def began(self, request_id: str) -> None:
+        """The request has got its blocks: what it came for is no longer needed by somebody who waits."""
+        path = self._paths.get(request_id)
+        if path is not None and path.is_waiting:
+            self.retention.begin(path)
+            self._changed()
+
     def ended(self, request_id: str) -> None:
         self._refused.pop(request_id, None)
         path = self._paths.pop(request_id, None)
@@ -290,6 +297,7 @@ class Keeper:
         path = self._paths.get(request.request_id)
         if path is None and not request.resumable:
             self.arrived(request)  # it ran before `adaptive` was switched on
+            self.began(request.request_id)
             path = self._paths.get(request.request_id)
         return path
 

@@ -30,7 +30,7 @@ RESTORE_MARGIN = 3.0
 REUSES_TO_LEARN = 8
 GHOSTS_PER_BLOCK = 4
 GUARD_REQUESTS = 250
-GUARD_LEAD = 0.01
+GUARD_LEAD = 0.03
 
 LIVE, GUARD_LRU, GUARD_WORTH = 0, 1, 2
 
@@ -45,7 +45,13 @@ def _lru_order(chain: Chain) -> tuple[bool, float, int]:
 
 
 def _worth_class(chain: Chain) -> int:
+    if chain.num_waiting:
+        return 2 * NUM_CLASSES
     return class_of(chain) + (NUM_CLASSES if chain.num_owners else 0)
+
+
+def _worth_order(chain: Chain) -> float:
+    return -chain.last_used if chain.num_waiting else chain.last_used
 
 
 @dataclass(slots=True)
@@ -88,9 +94,9 @@ class Retention:
         self.tree = ChainTree(
             3, (GHOSTS_PER_BLOCK + 1) * capacity, on_split=self._on_split, on_dropped=self._on_dropped
         )
-        self.live = View(LIVE, capacity, _worth_class, may_leave)
+        self.live = View(LIVE, capacity, _worth_class, _worth_order, may_leave)
         self._lru = View(GUARD_LRU, capacity, _lru_class)
-        self._worth = View(GUARD_WORTH, capacity, _worth_class)
+        self._worth = View(GUARD_WORTH, capacity, _worth_class, _worth_order)
         self._views = (self.live, self._lru, self._worth)
         self.is_guard_on = False
 
@@ -108,13 +114,23 @@ class Retention:
         self.guard.note(self._found(self._lru, chains), self._found(self._worth, chains), len(keys))
         self.is_guard_on = self.guard.lead_of_lru > GUARD_LEAD
         self._learn(path, now)
+        self.tree.wait(path)
         for chain in chains:
             self._use(chain, now)
         self.curve.request_came(now)
         return path
 
+    def begin(self, path: Path) -> None:
+        """The request runs."""
+        if path.is_waiting:
+            self.tree.begin(path)
+            for chain in path.chains():
+                for view in self._views:
+                    view.note(chain)
+
     def advance(self, path: Path, key: Key, now: float) -> Chain:
         """The request's next block is full."""
+        self.begin(path)
         before = path.chain
         chain = self.tree.advance(path, key, now)
         if chain is not before and chain.num_owners == 1:
@@ -124,6 +140,7 @@ class Retention:
 
     def leave(self, path: Path, now: float) -> None:
         """The request is over. The guard's tiers take in what it left."""
+        self.begin(path)
         chains = path.chains()
         for chain in chains:
             chain.last_used = now
@@ -131,7 +148,7 @@ class Retention:
         self._take_in(self._worth, path, chains, self._worth_rule, now)
         self.tree.leave(path, now)
         for chain in chains:
-            if not chain.num_owners and not chain.children:
+            if not chain.num_owners:
                 self.curve.rests(chain, now)
             for view in self._views:
                 view.note(chain)
@@ -140,11 +157,14 @@ class Retention:
     def _learn(self, path: Path, now: float) -> None:
         """What the request came for, and how often that was asked for with it.
 
-        Only ends of the tree say when something comes back: a shared head is asked for all the time. A request that
-        goes on from nearly the end of a chain goes on with that conversation, and what it left behind is superseded
+        Whoever comes through a shared head has asked for it. Of conversations only ends of the tree say when they come
+        back. A request that goes on from nearly the end of a chain goes on with that conversation, and what it left behind is superseded
         (the last turn as it was sent, a thought that the template leaves out).
         """
         last, rest = path.chain, path.rest
+        for chain in path.chains():
+            if chain.children:
+                self.curve.comes_back(chain, now)
         if rest is not None:
             if not rest.children and len(last.keys) >= len(rest.keys):
                 self.curve.comes_back(rest, now)

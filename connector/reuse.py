@@ -1,6 +1,7 @@
 """When does a chain that rests come back? Learned from what came back, and from what did not.
 
-Pure: standard library only. Chains fall into classes by how often they were asked for. For each class and each
+Pure: standard library only. Chains fall into classes by how often they were asked for; those that others hang on, heads
+that prompts share, are a class of their own. For each class and each
 stretch of idle time (the buckets grow by the square root of two) the rate of coming back is events over time at risk,
 drawn towards the rate of all classes where little was seen. From the rates follows what a chain of a class and an age
 is worth: the expected value of exp(-X / H), where X is the time until it comes back and H a horizon, the 70th
@@ -18,7 +19,9 @@ from itertools import pairwise
 from connector.chains import Chain
 
 FIRST_SECONDS, LAST_SECONDS = 0.5, 2_048.0
-NUM_CLASSES = 5
+NUM_CLASSES = 6
+SHARED = NUM_CLASSES - 1
+"""The class of what others hang on."""
 PRIOR_EVENTS = 5.0
 DECAY = 0.997
 REQUESTS_BETWEEN_DECAYS = 20
@@ -32,7 +35,7 @@ NUM_BUCKETS = len(EDGES)
 
 
 def class_of(chain: Chain) -> int:
-    return min(chain.num_turns, NUM_CLASSES - 1)
+    return SHARED if chain.children else min(chain.num_turns, SHARED - 1)
 
 
 def bucket_of(age: float) -> int:
@@ -62,15 +65,16 @@ class ReuseCurve:
 
     def rests(self, chain: Chain, now: float) -> None:
         """Nobody runs on the chain any more."""
-        chain.idle_since, chain.age_bucket = now, 0
-        self._at_risk[class_of(chain)][0] += 1
+        self.goes_on(chain, now)
+        chain.idle_since, chain.age_bucket, chain.idle_class = now, 0, class_of(chain)
+        self._at_risk[chain.idle_class][0] += 1
         self._resting[0].append((now, chain))
 
     def comes_back(self, chain: Chain, now: float) -> None:
-        """A request came for it. To be told before the chain's turns are counted on."""
+        """A request came for it."""
         if chain.idle_since is not None:
             bucket = self._leave(chain, now)
-            self.events[class_of(chain)][bucket] += 1
+            self.events[chain.idle_class][bucket] += 1
             self.num_reuses += 1
 
     def goes_on(self, chain: Chain, now: float) -> None:
@@ -94,13 +98,15 @@ class ReuseCurve:
 
     def score(self, chain: Chain, now: float) -> float:
         """What keeping it is worth now. One on which a request runs has age 0."""
+        if chain.num_waiting:
+            return 1.0
         age = 0.0 if chain.num_owners else now - chain.last_used
         return self.worth[class_of(chain)][bucket_of(age)]
 
     def _leave(self, chain: Chain, now: float) -> int:
         assert chain.idle_since is not None
         self._catch_up(chain, now)
-        bucket, kind = chain.age_bucket, class_of(chain)
+        bucket, kind = chain.age_bucket, chain.idle_class
         self.exposure[kind][bucket] += max(0.0, now - chain.idle_since - EDGES[bucket])
         self._at_risk[kind][bucket] -= 1
         chain.idle_since = None
@@ -109,7 +115,7 @@ class ReuseCurve:
     def _catch_up(self, chain: Chain, now: float) -> None:
         """Count the buckets that the chain has rested through since it was last looked at."""
         assert chain.idle_since is not None
-        kind, old, new = class_of(chain), chain.age_bucket, bucket_of(now - chain.idle_since)
+        kind, old, new = chain.idle_class, chain.age_bucket, bucket_of(now - chain.idle_since)
         if new > old:
             row = self.exposure[kind]
             for b in range(old, new):
@@ -130,14 +136,17 @@ class ReuseCurve:
 
     def _work_out(self) -> None:
         events = [math.fsum(column) for column in zip(*self.events, strict=True)]
-        risks = [self._risk(kind) for kind in range(NUM_CLASSES)]
-        pooled = [e / x if x else 0.0 for e, x in zip(events, map(sum, zip(*risks, strict=True)), strict=True)]
         if not sum(events):
             return
+        risks = [self._risk(kind) for kind in range(NUM_CLASSES)]
+        # A head that all prompts share comes back all the time, which says nothing of conversations.
+        of_ends = self._pool(self.events[:SHARED], risks[:SHARED])
+        of_all = self._pool(self.events, risks)
         self.horizon = self._percentile(events)
         discount = 1 / self.horizon
         for kind in range(NUM_CLASSES):
             value = 0.0
+            pooled = of_all if kind == SHARED else of_ends
             for b in reversed(range(NUM_BUCKETS)):
                 rate = self._rate(self.events[kind][b], risks[kind][b], pooled[b])
                 total = rate + discount
@@ -147,6 +156,12 @@ class ReuseCurve:
                     stays = math.exp(-total * (EDGES[b + 1] - EDGES[b]))
                     value = rate / total * (1 - stays) + stays * value
                 self.worth[kind][b] = value
+
+    @staticmethod
+    def _pool(events: list[list[float]], risks: list[list[float]]) -> list[float]:
+        """Returns a second at risk, by bucket, of these classes together."""
+        columns = zip(zip(*events, strict=True), zip(*risks, strict=True), strict=True)
+        return [math.fsum(e) / math.fsum(x) if math.fsum(x) else 0.0 for e, x in columns]
 
     def _risk(self, kind: int) -> list[float]:
         """Seconds at risk. Who is in a bucket has, on the average, half of it behind him."""

@@ -131,6 +131,8 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         try:
             self._restorer.tier_changed()
             self._owners.admit(request.request_id)
+            if self._restorer.keeper is not None:
+                self._restorer.keeper.began(request.request_id)
             self._lookups.admitted(request, num_external_tokens)
             if request.request_id in self._reqs_to_load:
                 # The load leaves with the metadata of the step that is being scheduled.

@@ -31,12 +31,14 @@ class View:
         index: int,
         capacity: int,
         classify: Callable[[Chain], int],
+        order: Callable[[Chain], float] = lambda chain: chain.last_used,
         may_leave: Callable[[Chain], bool] = lambda chain: True,
     ) -> None:
         self.index = index
         self.capacity = capacity
         self.used = 0
         self._classify = classify
+        self._order = order
         self._may_leave = may_leave
         self._heaps: dict[int, list[Entry]] = {}
         self._parked: dict[Chain, None] = {}
@@ -77,7 +79,7 @@ class View:
             self._ticket += 1
             heap = self._heaps.setdefault(self._classify(chain), [])
             # Oldest first; of equal age the one that was first seen last.
-            heappush(heap, (chain.last_used, -chain.number, self._ticket, chain))
+            heappush(heap, (self._order(chain), -chain.number, self._ticket, chain))
             if len(heap) > 64 and len(heap) > 8 * (self.used + 1):
                 self._compact()
 
@@ -100,7 +102,7 @@ class View:
             while heap:
                 entry = heap[0]
                 chain = entry[3]
-                if entry[0] != chain.last_used or not self.is_candidate(chain) or self._classify(chain) != kind:
+                if entry[0] != self._order(chain) or not self.is_candidate(chain) or self._classify(chain) != kind:
                     heappop(heap)
                 elif not self._may_leave(chain):
                     heappop(heap)
@@ -118,7 +120,7 @@ class View:
             newest = {
                 id(e[3]): e
                 for e in heap
-                if e[0] == e[3].last_used and self.is_candidate(e[3]) and self._classify(e[3]) == kind
+                if e[0] == self._order(e[3]) and self.is_candidate(e[3]) and self._classify(e[3]) == kind
             }
             heap[:] = newest.values()
             heapify(heap)

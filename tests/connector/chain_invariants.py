@@ -19,6 +19,8 @@ def check_keeper(engine: Engine) -> None:
     check_tree(keeper.retention)
     unfinished = {r for r, request in engine.scheduler.requests.items() if not request.is_finished()}
     assert set(keeper._paths) <= unfinished, "a request that is over still has a path"
+    waits = {r for r, path in keeper._paths.items() if path.is_waiting}
+    assert waits.isdisjoint(request.request_id for request in engine.scheduler.running), "it runs and waits"
     pool = engine.manager.cpu_block_pool
     # What left since the last hook is told with the next one.
     pending = {key for _, key in engine.manager._tier._observer._evicted}
@@ -55,6 +57,8 @@ def check_tree(retention: Retention) -> None:
         assert chain.start == parent.start + len(parent.keys)
         owners = len(chain.paths) + sum(kid.num_owners for kid in chain.children.values())
         assert chain.num_owners == owners
+        waiting = sum(path.is_waiting for path in chain.paths) + sum(kid.num_waiting for kid in chain.children.values())
+        assert chain.num_waiting == waiting
         for v in views:
             used[v] += chain.counts[v]
             assert 0 <= chain.counts[v] <= len(chain.keys)

@@ -7,7 +7,7 @@ import pytest
 
 from connector.chains import Chain
 from connector.retention import RESTORE_MARGIN, STORE_MARGIN, Retention
-from connector.reuse import EDGES, ReuseCurve, bucket_of
+from connector.reuse import EDGES, NUM_BUCKETS, NUM_CLASSES, SHARED, ReuseCurve, bucket_of, class_of
 
 
 def chain(now=0.0, turns=1):
@@ -74,6 +74,7 @@ def test_what_comes_back_soon_is_worth_more_than_what_has_rested_past_it():
 def come(retention, keys, now, *, tier=True):
     """A request that comes, is stored in the live tier as the rule says, and ends."""
     path = retention.arrive(keys, now)
+    retention.begin(path)
     for key in keys[path.length :]:
         retention.advance(path, key, now)
     if tier:
@@ -141,11 +142,61 @@ def test_working_set_larger_than_the_tier_that_comes_in_turn_keeps_a_part_and_hi
         if n >= 200:
             found += retention._found(retention.live, path.chains())
             asked += 2
+        retention.begin(path)
         for key in keys[path.length :]:
             retention.advance(path, key, n * 1.0)
         retention._take_in(retention.live, path, path.chains(), retention.rule, n * 1.0)
         retention.leave(path, n * 1.0)
     assert found / asked == pytest.approx(0.5, abs=0.1)
+
+
+def test_what_a_waiting_request_will_find_stays_and_the_last_in_the_queue_stands_to_go_first():
+    retention = Retention(2)
+    retention.curve.num_reuses = 100
+    retention.curve.worth = [[0.9] + [0.1] * (NUM_BUCKETS - 1) for _ in range(NUM_CLASSES)]
+    come(retention, [1], 0.0)
+    come(retention, [2], 0.0)
+    running = retention.arrive([3], 10.0)
+    retention.begin(running)
+    mine = retention.advance(running, 3, 10.0)
+
+    def victim():
+        return retention.victim(retention.live, retention.rule, running, mine, STORE_MARGIN, 11.0)
+
+    # Idle for ten seconds, each is worth 0.1, and 0.1 * 1.3 < 0.9.
+    assert victim() is not None
+    first = retention.arrive([1], 10.0)
+    assert victim() is retention.tree.find(2)
+    second = retention.arrive([2], 10.5)
+    assert victim() is None
+    assert list(retention.live.candidates(None)) == [second.chain]
+    # Who runs has them on the GPU, and they are again worth what such chains are.
+    retention.begin(second)
+    assert list(retention.live.candidates(None)) == [first.chain, second.chain]
+    retention.leave(second, 11.0)
+    retention.curve.worth[class_of(second.chain)] = [0.1] * NUM_BUCKETS
+    assert victim() is second.chain
+
+
+def test_head_that_prompts_share_is_worth_what_it_comes_back_itself_and_its_tails_are_worth_nothing():
+    """Every ten seconds a prompt with the same head and a tail that nobody asks for again: each return is the head's."""
+    retention = Retention(100)
+    for n in range(60):
+        come(retention, [1, (n, "a"), (n, "b")], 10.0 * n)
+    worth = retention.curve.worth
+    # The first prompt had no head to share yet, and the second found it within a chain: nothing rested there.
+    assert retention.curve.num_reuses == 58
+    assert sum(map(sum, retention.curve.events[:SHARED])) == 0
+    assert [max(row) for row in worth[:SHARED]] == [0.0] * SHARED
+    # Ten seconds from the end of its rest, it comes within less than the horizon.
+    assert worth[SHARED][bucket_of(9.0)] > math.exp(-1)
+
+    # In a tier that holds nothing but the head, no prompt of no promise takes its place.
+    small = Retention(1, curve=retention.curve)
+    come(small, [1, (0, "a"), (0, "b")], 600.0)
+    come(small, [1, (1, "a"), (1, "b")], 601.0)
+    come(small, [7], 605.0)
+    assert held(small) == [1]
 
 
 def test_guard_goes_over_to_lru_while_its_shadow_leads_and_back():
