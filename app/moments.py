@@ -40,3 +40,25 @@ def parse_moment(text: str, end_ns: int) -> int:
     if microseconds < 0:
         raise MomentError(f"{text!r} is before 1970; write {HELP}")
     return microseconds * 1_000
+
+
+def parse_range(since: str | None, until: str | None, end_ns: int) -> tuple[int | None, int | None]:
+    """A range in wall-clock nanoseconds, its end not in it; None where no moment was given.
+
+    Args:
+        end_ns: the log's end.
+
+    Raises:
+        MomentError: what names no moment, or a range that ends before it begins.
+    """
+    since_ns = None if since is None else parse_moment(since, end_ns)
+    until_ns = None if until is None else parse_moment(until, end_ns)
+    if since_ns is not None and since_ns >= (end_ns if until_ns is None else until_ns):
+        end = f"--until {until}" if until_ns is not None else f"the log's end, {iso(end_ns)}"
+        raise MomentError(f"the range is empty: --since {since} is not before {end}")
+    return since_ns, until_ns
+
+
+def iso(wall_ns: int) -> str:
+    """A moment as `parse_moment` takes it, to the second."""
+    return f"{datetime.fromtimestamp(wall_ns // SECOND_NS, UTC):%Y-%m-%dT%H:%M:%S}Z"

@@ -22,7 +22,7 @@ from app import report_charts as charts
 from app import report_words as words
 from app.errors import BadQueryError
 from app.models import BenefitView, Bin, Causes, Engine, Glance, Summary, Timeline
-from app.moments import MomentError, parse_moment
+from app.moments import MomentError, iso, parse_range
 from app.queries.benefit import read_benefit
 from app.queries.causes import read_causes
 from app.queries.engines import log_end, read_engines
@@ -30,6 +30,7 @@ from app.queries.glance import read_glance
 from app.queries.summary import read_summary
 from app.queries.timeline import read_timeline
 from app.settings import Settings
+from app.terminal import no_folder
 from app.whatif import GIB, play
 from connector import log
 
@@ -91,6 +92,8 @@ def write_report(
         LogError: the log cannot be used.
         ReportError: an empty range or log, no moment, a file that cannot be written.
     """
+    # Before a log is played, which takes its time.
+    _refuse_a_wrong_place(out)
     reader = log.open_reader(url)
 
     @contextmanager
@@ -103,8 +106,11 @@ def write_report(
         with snapshot() as conn:
             now = time.time_ns()
             end = log_end(conn, now, settings)
-        start_ns = None if since is None else parse_moment(since, end)
-        end_ns = None if until is None else parse_moment(until, end)
+            engines = read_engines(conn, now, settings)
+        start_ns, end_ns = parse_range(since, until, end)
+        if engines and not _of_range(engines, start_ns or 0, end if end_ns is None else end_ns, now):
+            begin = min(e.started_wall_ns for e in engines)
+            raise ReportError(f"no engine ran in this range; the log reaches from {iso(begin)} to {iso(end)}")
         page = render(snapshot, start_ns, end_ns, now, settings, play_curve if has_what_if else _not_played)
     except (BadQueryError, MomentError) as e:
         raise ReportError(str(e)) from e
@@ -139,7 +145,7 @@ def render(
         start = min(e.started_wall_ns for e in engines) if since is None else since
         timeline = read_timeline(conn, start, end, None, now_ns, settings)
         data = _Data(
-            engines=[e for e in engines if _last_ns(e, now_ns) >= start and e.started_wall_ns < end],
+            engines=_of_range(engines, start, end, now_ns),
             summary=read_summary(conn, start, end, now_ns, settings),
             timeline=timeline,
             causes=read_causes(conn, start, end, None, now_ns, settings),
@@ -195,6 +201,10 @@ def _page() -> Any:
 
 
 FILTERS = ("percent", "number", "amount", "seconds", "nanoseconds", "times", "moment")
+
+
+def _of_range(engines: Sequence[Engine], start: int, end: int, now_ns: int) -> list[Engine]:
+    return [e for e in engines if _last_ns(e, now_ns) >= start and e.started_wall_ns < end]
 
 
 def _last_ns(engine: Engine, now_ns: int) -> int:
@@ -289,12 +299,19 @@ def _is_page(path: Path) -> bool:
         return False
 
 
-def _write(out: Path, page: bytes) -> int:
-    """Through a file beside it, so that a report that is there is replaced whole or not at all."""
+def _refuse_a_wrong_place(out: Path) -> None:
     if out.is_dir():
         raise ReportError(f"{out} is a folder; name a file with --out")
+    if out.suffix.lower() not in ("", ".html", ".htm"):
+        raise ReportError(f"a report is an HTML page, and {out} does not say so; name it {out.with_suffix('.html')}")
     if out.exists() and not _is_page(out):
         raise ReportError(f"{out} is there and is no HTML page; name another file with --out")
+    if not out.parent.is_dir():
+        raise ReportError(no_folder(out.parent))
+
+
+def _write(out: Path, page: bytes) -> int:
+    """Through a file beside it, so that a report that is there is replaced whole or not at all."""
     place = None
     try:
         with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}.", delete=False) as file:

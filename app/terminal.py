@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,3 +41,9 @@ def console(*, on_stderr: bool = False) -> "Console":
             raise BrokenPipeError
 
     return Piped(stderr=on_stderr)
+
+
+def no_folder(folder: Path) -> str:
+    """What is said where a file was to be written into this folder, which is none."""
+    what = f"{folder} is no folder" if folder.exists() else f"there is no folder {folder}"
+    return f"{what}; make it first, or choose another place with --out"

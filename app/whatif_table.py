@@ -23,7 +23,9 @@ def run(url: URL, policies: str, cpu_gib: str | None, engine_id: int | None, *, 
     sizes = None if cpu_gib is None else parse_sizes(cpu_gib)
     reader = log.open_reader(url)
     try:
-        with Progress(console=console(on_stderr=True), transient=True) as bar:
+        terminal = console(on_stderr=True)
+        # Nobody sees a bar in a file; it would leave an empty line there.
+        with Progress(console=terminal, transient=True, disable=not terminal.is_interactive) as bar:
             task = bar.add_task("playing the log", total=None)
             found = play(
                 reader.begin, names, sizes, engine_id, lambda seq, last: bar.update(task, completed=seq, total=last)

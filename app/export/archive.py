@@ -12,16 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from sqlalchemy import URL, Engine, select
+from sqlalchemy import URL, Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.export.formats import FormatName, encode
-from app.export.rows import TABLE_NAMES, Page, Selection, TableName, read_pages
-from app.moments import MomentError, parse_moment
+from app.export.rows import TABLE_NAMES, Page, Selection, TableName, has_rows, read_pages
+from app.moments import MomentError, iso, parse_range
 from app.queries.engines import log_end
 from app.settings import Settings
+from app.terminal import no_folder
 from connector import log
 from connector.tables import engines
+
+FILE_ENDINGS = {
+    ".parquet", ".csv", ".json", ".jsonl", ".db", ".sqlite", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z",
+    ".html", ".xlsx",
+}  # fmt: skip
+"""Who names a folder so wants one file, and would look into a folder with surprise."""
 
 
 class ExportError(Exception):
@@ -78,29 +85,46 @@ def _selection(reader: Engine, since: str | None, until: str | None, engine_id: 
         names = ", ".join(map(str, known)) or "none at all"
         raise ExportError(f"the log knows no engine {engine_id}; it knows {names}")
     try:
-        start_ns = None if since is None else parse_moment(since, end)
-        end_ns = None if until is None else parse_moment(until, end)
+        selection = Selection(*parse_range(since, until, end), engine_id)
     except MomentError as e:
         raise ExportError(str(e)) from e
-    if start_ns is not None and start_ns >= (end if end_ns is None else end_ns):
-        raise ExportError(f"the range is empty: --since {since} is not before {f'--until {until}' if until else 'now'}")
-    return Selection(start_ns, end_ns, engine_id)
+    if (since or until) and not any(has_rows(reader.connect, name, selection) for name in ("events", "steps")):
+        raise ExportError(f"nothing happened in this range; {_reach(reader, end)}")
+    return selection
+
+
+def _reach(reader: Engine, end: int) -> str:
+    with reader.connect() as conn, conn.begin():
+        begin = conn.execute(select(func.min(engines.c.started_wall_ns))).scalar_one()
+    return "the log is empty" if begin is None else f"the log reaches from {iso(begin)} to {iso(end)}"
 
 
 @contextmanager
 def _place(out: Path) -> Generator[Path]:
     """A place beside `out` to write to; renamed to `out` at the end, removed on any failure."""
-    if out.is_dir() and out.suffix.lower() != ".zip":
+    is_zip = out.suffix.lower() == ".zip"
+    if out.suffix.lower() in FILE_ENDINGS:
+        plain = out
+        while plain.suffix.lower() in FILE_ENDINGS:
+            plain = plain.with_suffix("")
+        raise ExportError(f"{out} would be a folder, one file a table; name it {plain}, or end it in .zip")
+    if out.is_dir() and not is_zip:
         if any(out.iterdir()):
             raise ExportError(f"the folder {out} is not empty; name a new one with --out")
-    elif out.exists():
+        # What is there may be somebody's current folder: it stays the same one, and gets the files.
+        with tempfile.TemporaryDirectory(prefix=".export.", dir=out) as folder:
+            place = Path(folder) / "tables"
+            yield place
+            for file in sorted(place.iterdir()):
+                file.rename(out / file.name)
+        return
+    if out.exists() or out.is_symlink():
         raise ExportError(f"{out} is there already; name a new folder or a new .zip with --out")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    if not out.parent.is_dir():
+        raise ExportError(no_folder(out.parent))
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         place = Path(folder) / out.name
         yield place
-        if out.is_dir():
-            out.rmdir()
         place.rename(out)
 
 

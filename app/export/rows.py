@@ -55,6 +55,14 @@ def read_pages(connect: Connect, name: TableName, selection: Selection, page_row
     return pages if first is None else chain([first], pages)
 
 
+def has_rows(connect: Connect, name: TableName, selection: Selection) -> bool:
+    """Whether there is anything of this table to export."""
+    table = table_of(name)
+    with connect() as conn, conn.begin():
+        query = select(1).select_from(table).where(*_where(table, selection)).limit(1)
+        return conn.execute(query).first() is not None
+
+
 def _pages(connect: Connect, table: Table, selection: Selection, page_rows: int) -> Iterator[Page]:
     keys = list(table.primary_key.columns)
     positions = [list(table.columns).index(k) for k in keys]

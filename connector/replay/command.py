@@ -59,11 +59,14 @@ def _make_log(db: str | None) -> URL | None:
 
 
 def _bar() -> Progress:
+    terminal = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=terminal,
+        # Nobody sees a bar in a file; it would leave an empty line there.
+        disable=not terminal.is_interactive,
         transient=True,
     )

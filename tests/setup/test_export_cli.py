@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.cli import main
 from connector import log
 from connector.engine_row import EngineInfo, KVGroup, sign_in
 from connector.events import Lookup
@@ -19,10 +20,17 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def run(tmp_path: Path) -> Run:
     """Runs the command line with `tmp_path` as the current folder."""
 
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def call(
+        *arguments: str, without_root: bool = False, largest_file: int | None = None
+    ) -> subprocess.CompletedProcess[str]:
         root = str(Path(__file__).resolve().parents[2])
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": ":".join([root, *sys.path])}
         command = [sys.executable, "-m", "app.cli", *arguments]
+        if without_root and os.geteuid() == 0:
+            # Modes of files hold for root as well, once it may not override them.
+            command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *command]
+        if largest_file is not None:
+            command = ["prlimit", f"--fsize={largest_file}", *command]
         return subprocess.run(
             command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
         )
@@ -93,21 +101,114 @@ def test_report_is_one_file(run: Run, recorded: str, tmp_path: Path) -> None:
     assert "97 % of prompt tokens came from cache" in (tmp_path / "r.html").read_text("utf-8")
 
 
+def test_an_empty_folder_that_is_there_stays_the_same_and_gets_the_files(
+    run: Run, recorded: str, tmp_path: Path
+) -> None:
+    """It may be somebody's current folder."""
+    out = tmp_path / "out"
+    out.mkdir()
+    before = out.stat().st_ino
+    assert run("export", "--db", recorded, "--out", "out").returncode == 0
+    assert out.stat().st_ino == before
+    tables = ["block_hashes", "engines", "events", "policies", "steps"]
+    assert sorted(p.name for p in out.iterdir()) == [f"{t}.parquet" for t in tables]
+
+
+EXPORT, REPORT = ["export", "--db", "run.db", "--out"], ["report", "--no-what-if", "--db", "run.db", "--out"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["export", "--db", "none.db", "--out", "out"], "there is no log at"),
-        (["export", "--db", "run.db", "--out", "run.db"], "run.db is there already; name a new folder"),
-        (["export", "--db", "run.db", "--out", "out", "--engine", "9"], "the log knows no engine 9; it knows 1"),
-        (["export", "--db", "run.db", "--out", "out", "--since", "noon"], "'noon' names no moment; write 2026-"),
+        (["export", "--db", "mine.txt", "--out", "out"], "mine.txt is not a SQLite database; nothing was changed"),
+        ([*EXPORT, "run.db"], "run.db would be a folder, one file a table; name it run, or end it in .zip"),
+        ([*EXPORT, "out.parquet"], "out.parquet would be a folder, one file a table; name it out, or end it in .zip"),
+        ([*EXPORT, "out.csv.gz", "--format", "csv"], "out.csv.gz would be a folder, one file a table; name it out, or"),
+        ([*EXPORT, "mine"], "mine is there already; name a new folder"),
+        ([*EXPORT, "mine.zip"], "mine.zip is there already; name a new folder or a new .zip"),
+        ([*EXPORT, "none/out"], "there is no folder none; make it first, or choose another place with --out"),
+        ([*EXPORT, "none/out.zip"], "there is no folder none; make it first"),
+        ([*EXPORT, "mine/out"], "mine is no folder; make it first"),
+        ([*EXPORT, "out", "--engine", "9"], "the log knows no engine 9; it knows 1"),
+        ([*EXPORT, "out", "--since", "noon"], "'noon' names no moment; write 2026-"),
+        ([*EXPORT, "out", "--since", "2002-01-01", "--until", "2001-01-01"], "--since 2002-01-01 is not before --u"),
+        ([*EXPORT, "out", "--since", "2200-01-01"], "--since 2200-01-01 is not before the log's end, 20"),
+        ([*EXPORT, "out", "--since", "2001-01-01", "--until", "2002-01-01"], "nothing happened in this range; the log"),
+        ([*EXPORT, "out.zip", "--until", "2001-01-01"], "nothing happened in this range; the log reaches from 20"),
         (["export", "--db", "run.db"], "the following arguments are required: --out"),
-        (["export", "--db", "run.db", "--out", "out", "--format", "xlsx"], "invalid choice: 'xlsx'"),
+        ([*EXPORT, "out", "--format", "xlsx"], "invalid choice: 'xlsx'"),
         (["report", "--db", "none.db"], "there is no log at"),
-        (["report", "--db", "run.db", "--out", "."], "is a folder; name a file with --out"),
+        (["report", "--db", "mine.txt"], "mine.txt is not a SQLite database; nothing was changed"),
+        ([*REPORT, "."], "is a folder; name a file with --out"),
+        ([*REPORT, "out.pdf"], "a report is an HTML page, and out.pdf does not say so; name it out.html"),
+        ([*REPORT, "mine.html"], "mine.html is there and is no HTML page; name another file with --out"),
+        ([*REPORT, "none/out.html"], "there is no folder none; make it first, or choose another place with --out"),
+        ([*REPORT, "mine/out.html"], "mine is no folder; make it first"),
+        ([*REPORT, "out.html", "--since", "2002-01-01", "--until", "2001-01-01"], "is not before --until 2001-01-01"),
+        ([*REPORT, "out.html", "--since", "2200-01-01"], "--since 2200-01-01 is not before the log's end, 20"),
+        ([*REPORT, "out.html", "--since", "2001-01-01", "--until", "2002-01-01"], "no engine ran in this range; the"),
+        ([*REPORT, "out.html", "--until", "2001-01-01"], "no engine ran in this range; the log reaches from 20"),
+        (["whatif", "--db", "mine.txt"], "mine.txt is not a SQLite database; nothing was changed"),
+        (["whatif", "--db", "run.db", "--policies", "best"], "there is no policy 'best' to play; there are off"),
+        (["whatif", "--db", "run.db", "--cpu-gib", "0"], "'0' is no size: give numbers of GiB greater than 0"),
+        (["whatif", "--db", "run.db", "--cpu-gib", "1e-9"], "1e-09 GiB hold no block: one takes 100 bytes"),
+        (["whatif", "--db", "run.db", "--engine", "9"], "there is no engine 9 in this log; vllm-restore db stats"),
     ],
+)  # fmt: skip
+def test_a_mistake_is_one_clear_line(
+    recorded: str,
+    tmp_path: Path,
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("mine", "mine.zip", "mine.html", "mine.txt"):
+        (tmp_path / name).write_text("mine")
+    before = _files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = main(arguments)
+    except SystemExit as e:  # argparse's way
+        status = e.code
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "")
+    assert said in err.splitlines()[-1]
+    if not err.startswith("usage:"):
+        assert len(err.splitlines()) == 1
+    assert _files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "out"), [(EXPORT, "closed/out"), (EXPORT, "closed"), (REPORT, "closed/out.html")]
 )
-def test_a_mistake_is_one_clear_line(run: Run, recorded: str, tmp_path: Path, arguments: list[str], said: str) -> None:
-    done = run(*arguments)
+def test_a_folder_that_may_not_be_written_is_one_clear_line(
+    run: Run, recorded: str, tmp_path: Path, arguments: list[str], out: str
+) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    before = _files(tmp_path)
+    done = run(*arguments, out, without_root=True)
     assert done.returncode == 2
-    assert said in done.stderr.splitlines()[-1]
-    assert not (tmp_path / "out").exists()
+    assert done.stderr == f"vllm-restore: cannot write {out}: Permission denied; choose another place with --out\n"
+    assert _files(tmp_path) == before
+
+
+def test_a_disk_that_is_full_leaves_nothing(run: Run, recorded: str, tmp_path: Path) -> None:
+    """A limit on the size of a file stands for it. SQLite's own files have their size by then."""
+    before = _files(tmp_path)
+    reader = log.open_reader(log.resolve_url(str(tmp_path / recorded)))
+    with reader.connect() as conn, conn.begin():
+        conn.exec_driver_sql("SELECT count(*) FROM events")
+        for out in ("out", "out.zip"):
+            done = run(*EXPORT, out, largest_file=2_000)
+            assert done.returncode == 2
+            assert done.stderr == f"vllm-restore: cannot write {out}: File too large; choose another place with --out\n"
+    reader.dispose()
+    assert _files(tmp_path) == before
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """Everything in it but what SQLite makes beside a log that is read."""
+    found = {str(p.relative_to(folder)): p.read_text() if "mine" in p.name else "" for p in folder.rglob("*")}
+    return {name: text for name, text in found.items() if not name.endswith(("-wal", "-shm"))}
