@@ -21,7 +21,7 @@ class Settings:
         bound_host: what the server listens on, if it was told; a name that clients may use in `Host`.
         allowed_hosts: further names that clients may use in `Host`, where no key is set.
         static_dir: where the built dashboard lies.
-        live_after_ns: an engine whose last sign of life is older is not live.
+        live_after_ns: an engine whose last sign of life is older, or so far in the future, is not live.
         policy_wait_seconds: how long a change of policy waits for the engines' word.
         poll_seconds: between two looks at the log while someone follows it.
         heartbeat_seconds: a stream that has nothing to say says so this often.

@@ -26,9 +26,12 @@ def read_engines(conn: Connection, now_ns: int, settings: Settings) -> list[Engi
 
 def live_engines(conn: Connection, now_ns: int, settings: Settings) -> dict[int, int]:
     """The engines that run now: id to data-parallel index. A killed one is live until its last heartbeat is old. One
-    whose server was killed lives on, in stock vLLM as here, and says so."""
+    whose server was killed lives on, in stock vLLM as here, and says so. A heartbeat that is still to come is one of
+    before the clock was set back: an engine that lives has said so since, by the clock as it is now."""
     query = select(_c.id, _c.dp_index).where(
-        _c.stopped_wall_ns.is_(None), _c.heartbeat_wall_ns > now_ns - settings.live_after_ns
+        _c.stopped_wall_ns.is_(None),
+        _c.heartbeat_wall_ns > now_ns - settings.live_after_ns,
+        _c.heartbeat_wall_ns < now_ns + settings.live_after_ns,
     )
     return {row.id: row.dp_index for row in conn.execute(query.order_by(_c.id))}
 

@@ -42,6 +42,8 @@ from connector.events import (
 
 T0 = 1_790_000_000_000_000_000
 SECOND = 1_000_000_000
+LIVE_AFTER_NS = 300 * SECOND
+"""Nothing beats for the engines of these tests, and a test may wait for a machine that others use as well."""
 BLOCK = 32
 
 
@@ -81,11 +83,9 @@ class LogBuilder:
         return key[0]
 
     def live_engine(self, **changes: Any) -> int:
-        """An engine whose heartbeat is now."""
+        """An engine whose heartbeat is now; apps of these tests call it live for `LIVE_AFTER_NS`."""
         now = time.time_ns()
-        return self.engine(
-            **{"started_wall_ns": now - 60 * SECOND, "heartbeat_wall_ns": now + 3600 * SECOND, **changes}
-        )
+        return self.engine(**{"started_wall_ns": now - 60 * SECOND, "heartbeat_wall_ns": now, **changes})
 
     def beat(self, engine: int, wall_ns: int) -> None:
         """Set an engine's heartbeat."""
@@ -198,7 +198,7 @@ def client_of() -> Iterator[Callable[..., Any]]:
             db: str | LogBuilder, *, client: str = "127.0.0.1", host: str = "127.0.0.1:8000", **settings: Any
         ) -> TestClient:
             path = db.path if isinstance(db, LogBuilder) else db
-            app = create_app(Settings(db=path, **settings))
+            app = create_app(Settings(db=path, **{"live_after_ns": LIVE_AFTER_NS, **settings}))
             return stack.enter_context(
                 TestClient(app, base_url=f"http://{host}", client=(client, 50000), raise_server_exceptions=False)
             )
@@ -212,7 +212,7 @@ def serve() -> Iterator[Callable[..., Server]]:
     made: list[Server] = []
 
     def make(db: LogBuilder, **settings: Any) -> Server:
-        server = Server(create_app(Settings(db=db.path, **settings)))
+        server = Server(create_app(Settings(db=db.path, **{"live_after_ns": LIVE_AFTER_NS, **settings})))
         made.append(server)
         server.start()
         return server

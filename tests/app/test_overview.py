@@ -271,6 +271,18 @@ def test_engines_are_live_while_their_heart_beats(make_log, client_of):
     assert body[0]["kv_groups"] == [{"block_size": 32, "kind": "full_attention", "is_prefix_cacheable": True}]
 
 
+def test_an_engine_is_not_live_by_a_heartbeat_that_is_still_to_come(make_log, client_of):
+    """The clock was set back by ten minutes: one engine was killed before that, one goes on and has beaten since."""
+    log = make_log()
+    now = time.time_ns()
+    killed = log.engine(started_wall_ns=now, heartbeat_wall_ns=now + 600 * SECOND)
+    live = log.live_engine()
+    client = client_of(log)
+    body = client.get("/restore/api/engines").json()
+    assert [(e["id"], e["is_live"]) for e in body] == [(live, True), (killed, False)]
+    assert client.get("/restore/healthz").json()["num_live_engines"] == 1
+
+
 def test_range_of_a_summary_is_rounded_outwards_to_whole_seconds(make_log, client_of, kit):
     log, _ = filled(make_log, kit)
     client = client_of(log)
