@@ -302,10 +302,10 @@ def _is_page(path: Path) -> bool:
 def _refuse_a_wrong_place(out: Path) -> None:
     if out.is_dir():
         raise ReportError(f"{out} is a folder; name a file with --out")
-    if out.suffix.lower() not in ("", ".html", ".htm"):
-        raise ReportError(f"a report is an HTML page, and {out} does not say so; name it {out.with_suffix('.html')}")
     if out.exists() and not _is_page(out):
         raise ReportError(f"{out} is there and is no HTML page; name another file with --out")
+    if out.suffix.lower() not in ("", ".html", ".htm"):
+        raise ReportError(f"a report is an HTML page, and {out} does not say so; name it {out.with_suffix('.html')}")
     if not out.parent.is_dir():
         raise ReportError(no_folder(out.parent))
 
