@@ -55,7 +55,10 @@ def build_scheduler(
     """
     kv_cache = _kv_cache_config(spec.block_size, gpu_blocks)
     with tempfile.TemporaryDirectory(prefix="restore-replay-") as folder:
-        config = _vllm_config(Path(folder), spec, max_model_len, transfer)
+        # The log and the dashboard name the model as its folder is named.
+        model = Path(folder) / "replay"
+        model.mkdir()
+        config = _vllm_config(model, spec, max_model_len, transfer)
         config.cache_config.num_gpu_blocks = gpu_blocks
         init_none_hash(content_hash)
         block_size, hash_block_size = resolve_kv_cache_block_sizes(kv_cache, config)

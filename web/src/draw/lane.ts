@@ -162,7 +162,8 @@ function lookOf(state: CellState, ink: Ink): Look {
     case "behind":
       return { fill: ink.back, stripes: COLORS.cpu, border: COLORS.cpu, letter: ink.text };
     case "computed":
-      return { fill: COLORS.computed, letter: "#111111" };
+      // Its fill lets the ground shine through, so its letter is of the ground's ink.
+      return { fill: COLORS.computed, letter: ink.text };
     default:
       return { fill: null, border: ink.line, letter: ink.text };
   }

@@ -70,9 +70,13 @@ function digits(value: number, whole = false): string {
   return whole || value >= 9.95 ? String(Math.round(value)) : value.toFixed(1).replace(/\.0$/, "");
 }
 
-/** How long before `nowMs` a wall time was: `3.1 s ago`, `now`. */
+/**
+ * How long before `nowMs` a wall time was: `3 s ago`, `now`. What a replay wrote may be still to come, `in 3 m`; less
+ * than a minute of that is two clocks that differ.
+ */
 export function ago(wallNs: number, nowMs: number): string {
   const ns = nowMs * 1e6 - wallNs;
+  if (ns <= -60e9) return `in ${duration(-ns)}`;
   if (ns < 1e9) return "now";
   return `${duration(ns < 60e9 ? Math.floor(ns / 1e9) * 1e9 : ns)} ago`;
 }

@@ -1,5 +1,5 @@
 // The line at the top of every view: what is watched, the views, the connection, the range, light or dark.
-import { duration, exact, plural } from "../lib/format";
+import { ago, duration, exact, plural } from "../lib/format";
 import { RANGES } from "../lib/range";
 import { listOf, type View } from "../lib/route";
 import { forgetKey, hasKey } from "../state/access";
@@ -111,8 +111,8 @@ function statusOf(): { sign: string; text: string; title: string } {
   if (engines.data.value === null) return { sign: "wait", text: "connecting", title: "" };
   const endMs = logSpan.value?.endMs;
   if (endMs === undefined || endMs === null) return { sign: "idle", text: "waiting for an engine", title: "" };
-  const age = duration(Math.max(0, nowMs.value - endMs) * 1e6);
-  return { sign: "idle", text: `no engine, log ends ${age} ago`, title: exact(endMs * 1e6) };
+  const end = ago(endMs * 1e6, nowMs.value);
+  return { sign: "idle", text: `no engine, log ends ${end}`, title: exact(endMs * 1e6) };
 }
 
 function RangePicker() {

@@ -39,7 +39,7 @@ export function AskForm() {
         <span class="muted">sizes in GiB</span>
         <input
           name="gib"
-          size={28}
+          size={44}
           key={gib ?? usual}
           defaultValue={gib ?? usual}
           inputMode="decimal"
