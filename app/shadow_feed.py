@@ -74,7 +74,13 @@ class ShadowFeed:
 
     Args:
         shape: of the engine; it must be supported.
-        shadows: by name. The one that is named `active` follows what the engine obeyed.
+        shadows: by name. The one that is named `active` follows what the engine obeyed. There is none of `adaptive`:
+            from when the engine obeys that, until its tier was emptied under another rule, nothing is told of it.
+
+    Attributes:
+        truth: what the engine gave.
+        comparable: the same, of lookups that the active shadow answers for.
+        is_followed: whether it answers now.
     """
 
     def __init__(self, shape: TierShape, shadows: Mapping[str, ShadowTier]) -> None:
@@ -84,6 +90,9 @@ class ShadowFeed:
         self.last_seq = 0
         self.num_lookups = 0
         self.truth = Series()
+        self.comparable = Series()
+        self.is_followed = True
+        self._is_adaptive = False
         self.series = {name: Series() for name in shadows}
         self._chains = Chains(shape.engine_id, shape.groups)
         self._step = 0
@@ -131,6 +140,7 @@ class ShadowFeed:
             for tier in tiers:
                 tier.finished(row.request_id, chain, min(computed, len(chain)) if row.num_output_tokens else None)
         elif kind == "cache_reset":
+            self.is_followed = not self._is_adaptive
             for tier in tiers:
                 tier.reset()
 
@@ -145,7 +155,8 @@ class ShadowFeed:
             for tier in tiers:
                 tier.preempted(row.request_id)
         elif kind == "policy_applied" and ACTIVE in self.shadows:
-            # There is no shadow of `adaptive` yet: what it says then is what vLLM's own order would have given.
+            self._is_adaptive = row.retention == "adaptive"
+            self.is_followed = self.is_followed and not self._is_adaptive
             policy: ShadowPolicy = "tracked" if row.enabled else "off"
             self.shadows[ACTIVE].obey(policy, row.max_restore_blocks_per_step)
 
@@ -171,8 +182,10 @@ class ShadowFeed:
         counts = not row.is_resumed
         if counts:
             self.num_lookups += 1
-            self.truth.add(row.wall_ns, row.num_tokens, row.gpu_hit_tokens, row.cpu_hit_tokens)
+            told = (self.truth, self.comparable) if self.is_followed else (self.truth,)
+            for series in told:
+                series.add(row.wall_ns, row.num_tokens, row.gpu_hit_tokens, row.cpu_hit_tokens)
         for name, tier in self.shadows.items():
             found = tier.lookup(row.request_id, asked)
-            if counts:
+            if counts and (self.is_followed or name != ACTIVE):
                 self.series[name].add(row.wall_ns, row.num_tokens, row.gpu_hit_tokens, found * size)

@@ -33,6 +33,10 @@ NOTES = (
     "What the GPU holds is taken as it was.",
     "A first store that the engine held back for want of room is seen by every shadow when the engine made it.",
 )
+ADAPTIVE_NOTE = (
+    "No shadow follows `retention: adaptive`: the one of the policy in force says nothing since the engine obeyed it, "
+    "until the tier was emptied under another rule."
+)
 WINDOW_NOTE = (
     "This model has sliding windows. Which pages the GPU still had when it was time to copy them is taken as it was; "
     "in a tier smaller than the GPU's cache a shadow may be some percentage points off."
@@ -191,21 +195,20 @@ class ShadowFollower:
 
     def _describe(self, shape: TierShape, feed: ShadowFeed, start: int, end: int, bucket: int) -> Shadows:
         truth = feed.truth.buckets(start, end, bucket)
-        active = feed.series[ACTIVE].buckets(start, end, bucket)
-        total, ours = _sum(truth), _sum(active)
+        active, comparable = (s.buckets(start, end, bucket) for s in (feed.series[ACTIVE], feed.comparable))
         shown = (ACTIVE, "off", "tracked", UNLIMITED)
         return Shadows(
             engine_id=shape.engine_id,
             is_caught_up=self._is_caught_up,
             last_seq=feed.last_seq,
             unsupported=None,
-            hit_rate=total.hit_rate,
+            hit_rate=_sum(truth).hit_rate,
             shadows=[self._shadow(shape, feed, name, start, end, bucket) for name in shown],
             error=ShadowError(
                 name=ACTIVE,
-                percentage_points=_points_between(ours, total),
+                percentage_points=_points_between(_sum(active), _sum(comparable)),
                 worst_percentage_points=max(
-                    (abs(_points_between(active.get(n, Hits()), hits) or 0.0) for n, hits in truth.items()),
+                    (abs(_points_between(active.get(n, Hits()), hits) or 0.0) for n, hits in comparable.items()),
                     default=None,
                 ),
             ),
@@ -219,7 +222,7 @@ class ShadowFollower:
                 for policy in CURVES
                 for factor in SIZES
             ],
-            notes=notes_of(shape),
+            notes=[*notes_of(shape), *([] if feed.is_followed else [ADAPTIVE_NOTE])],
         )
 
     def _shadow(self, shape: TierShape, feed: ShadowFeed, name: str, start: int, end: int, bucket: int) -> Shadow:

@@ -10,8 +10,9 @@ Pure: standard library only. The same module decides for the live tier and for i
       else:                                                        c is refused
     come in: first hole first, and never past a hole
 
-Worth is what `reuse` has learned. Until it has learned something, and while the guard says so, the least recently
-used chain goes and nothing is refused. The guard are two tiers without bytes, one by either rule, that see the same
+Worth is what `reuse` has learned, and 1 for what a request that waits for its turn will find: of those the last one in
+the queue goes first. Until it has learned something, and while the guard says so, the least recently used chain goes
+and nothing is refused. The guard are two tiers without bytes, one by either rule, that see the same
 requests: by which of them more was found of late, the live tier goes.
 """
 
@@ -158,8 +159,8 @@ class Retention:
         """What the request came for, and how often that was asked for with it.
 
         Whoever comes through a shared head has asked for it. Of conversations only ends of the tree say when they come
-        back. A request that goes on from nearly the end of a chain goes on with that conversation, and what it left behind is superseded
-        (the last turn as it was sent, a thought that the template leaves out).
+        back. A request that goes on from nearly the end of a chain goes on with that conversation, and what it left
+        behind is superseded (the last turn as it was sent, a thought that the template leaves out).
         """
         last, rest = path.chain, path.rest
         for chain in path.chains():

@@ -153,6 +153,29 @@ def test_active_shadow_follows_a_toggle_and_a_reset(make_engine):
     assert abs(points(feed)) <= 1
 
 
+def test_active_shadow_says_nothing_from_adaptive_on_until_the_tier_was_emptied_under_another_rule(make_engine):
+    engine = make_engine(gpu_blocks=64, cpu_blocks=150, policy=OFF, max_num_batched_tokens=256)
+
+    def play(**policy):
+        """Prompt tokens of one round. The next one uses the same ids again."""
+        engine.set_policy(**policy)
+        drive(engine, seed=4, active=6, total=6, turns=4)
+        return sum(request.num_prompt_tokens for request in engine.requests.values())
+
+    rounds = [play(enabled=False), play(retention="adaptive"), play(retention="lru")]
+    assert engine.reset_tier()
+    rounds.append(play(enabled=False))
+    _, feed = follow(engine)
+    assert feed.is_followed
+    assert feed.truth.total(*ALL).prompt_tokens == sum(rounds)
+    # The first six of a round are looked up in the step that then obeys.
+    firsts = sum(engine.requests[f"chat{n}-0"].num_prompt_tokens for n in range(6))
+    told = rounds[0] + firsts + rounds[3]
+    assert feed.comparable.total(*ALL).prompt_tokens == feed.series[ACTIVE].total(*ALL).prompt_tokens == told
+    ours, truth = feed.series[ACTIVE].total(*ALL).hit_rate, feed.comparable.total(*ALL).hit_rate
+    assert ours == pytest.approx(truth, abs=0.01)
+
+
 def test_shadow_of_an_endless_tier_gives_all_that_was_ever_computed(make_engine):
     """Every chat's turn extends the one before: an endless tier loses nothing but what is new."""
     engine = make_engine(gpu_blocks=64, cpu_blocks=60, policy=OFF, max_num_batched_tokens=256)

@@ -179,7 +179,7 @@ def test_what_a_waiting_request_will_find_stays_and_the_last_in_the_queue_stands
 
 
 def test_head_that_prompts_share_is_worth_what_it_comes_back_itself_and_its_tails_are_worth_nothing():
-    """Every ten seconds a prompt with the same head and a tail that nobody asks for again: each return is the head's."""
+    """Every ten seconds a prompt with the same head and a tail that nobody asks for again: what returns is the head."""
     retention = Retention(100)
     for n in range(60):
         come(retention, [1, (n, "a"), (n, "b")], 10.0 * n)
