@@ -369,6 +369,8 @@ class Restorer:
         self._journal.tell_chain(state.request)
         order = {block_id: n for n, block_id in enumerate(gpu_block_ids)}
         keeper = self.keeper
+        if keeper is not None:
+            keeper.begin_batch()  # vLLM allocates request by request
         is_ours = self.policy.enabled or keeper is not None
         is_strict = is_ours and keeper is None and self.policy.mode == "tracked" and self._is_tight(len(order))
         walk = self.admission.walk() if is_strict else None
