@@ -236,3 +236,47 @@ TIER: dict[str, Any] = {
     "churn": 0.75,
     "eviction_age": _HISTOGRAM,
 }
+
+RETENTION: dict[str, Any] = {
+    "engine_id": 1,
+    "retention": "adaptive",
+    "since_wall_ns": T - 720_000_000_000,
+    "state": {
+        "step": 18204,
+        "wall_ns": T,
+        "rule": "worth",
+        "is_guard_on": False,
+        "lru_hit_rate": 0.134,
+        "worth_hit_rate": 0.391,
+        "asked_blocks": 9120.5,
+        "guard_lead": 0.01,
+        "num_reuses": 212,
+        "num_to_learn": 8,
+        "horizon_s": 41.2,
+        "edges_s": [0.0, 0.5, 0.707],
+        "classes": [
+            {"turns": 0, "returns": 0.0, "worth": [0.02, 0.02, 0.01]},
+            {"turns": 1, "returns": 81.5, "worth": [0.41, 0.4, 0.32]},
+        ],
+    },
+    "rule": "worth",
+    "rule_since_wall_ns": T - 700_000_000_000,
+    "switches": [
+        {
+            "seq": 5120,
+            "step": 310,
+            "wall_ns": T - 700_000_000_000,
+            "from_rule": "lru",
+            "to_rule": "worth",
+            "reason": "learned",
+            "lru_hit_rate": 0.21,
+            "worth_hit_rate": 0.21,
+            "asked_blocks": 640.0,
+            "num_reuses": 8,
+        }
+    ],
+    "num_switches": 1,
+    "evicted_blocks": 5210,
+    "evicted_by_worth_blocks": 4870,
+    "num_refusals": 1034,
+}

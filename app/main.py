@@ -31,6 +31,7 @@ from app.routes import (
     overview,
     policy,
     requests,
+    retention,
     shadows,
     tier,
 )
@@ -45,6 +46,7 @@ ROUTERS = (
     requests.router,
     conversations.router,
     tier.router,
+    retention.router,
     shadows.router,
     events.router,
     export.router,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from sqlalchemy import URL, func, select
 
 from connector import log
-from connector.tables import block_hashes, engines, events, policies, steps
+from connector.tables import block_hashes, engines, events, policies, retention_states, steps
 
 
 def describe(url: URL) -> str:
@@ -28,7 +28,7 @@ def describe(url: URL) -> str:
             ).all()
             counts = [
                 (table.name, conn.execute(select(func.count()).select_from(table)).scalar_one())
-                for table in (engines, steps, block_hashes, policies)
+                for table in (engines, steps, block_hashes, policies, retention_states)
             ]
             starts = conn.execute(
                 select(engines.c.id, engines.c.model, engines.c.started_wall_ns, engines.c.stopped_wall_ns).order_by(

@@ -152,7 +152,9 @@ class BlocksEvicted(Event):
     """Hashes can no longer be found in the CPU tier. `request_id` is a running request that owns them, if any;
     `by_request_id` the one whose store took their place; `num_owned` how many of them a running request still owns;
     `age_ns` the time since the oldest of them was stored; `num_loaded` how many were hit since; `num_restored` how many
-    were there thanks to a re-store; `is_by_restore`: it was a re-store that took their place."""
+    were there thanks to a re-store; `is_by_restore`: it was a re-store that took their place. Where `adaptive` chose
+    them by worth, `victim_worth` is what keeping them was worth, `incoming_worth` what keeping the chain that came in
+    is, both from 0 to 1; else both are None: by last use nothing has a score."""
 
     kind: ClassVar[str] = "blocks_evicted"
     request_id: str | None
@@ -168,6 +170,8 @@ class BlocksEvicted(Event):
     num_loaded: int = 0
     num_restored: int = 0
     is_by_restore: bool = False
+    victim_worth: float | None = None
+    incoming_worth: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +207,49 @@ class BlocksDropped(Event):
     reason: str
     tail_hash: bytes | None = None
     head_hash: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoresRefused(Event):
+    """`adaptive` began to refuse a request's blocks, from `first_index` on: told once, and again only after one of them
+    came in or one nearer the head was refused. `num_blocks` were ready then; more may wait behind them.
+
+    `reason`: `worth` (no chain is worth less by the margin), `order` (a re-store, by last use: no chain stands before
+    it), `no_victim` (nothing in the tier can leave) or `hole` (what lies before them is not in the tier).
+    `incoming_worth` is what keeping their chain is worth, `victim_worth` the least that any chain which could give a
+    block is worth, both from 0 to 1; both None by last use, the latter also where there was none or none was sought.
+    """
+
+    kind: ClassVar[str] = "stores_refused"
+    request_id: str
+    kv_group: int
+    first_index: int
+    num_blocks: int
+    tail_hash: bytes
+    head_hash: bytes
+    reason: str
+    is_restore: bool
+    victim_worth: float | None
+    incoming_worth: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSwitched(Event):
+    """`adaptive` goes by another rule from now on: `lru` (by last use) or `worth`. `reason`: `learned` (enough chains
+    came back), `guard_on` or `guard_off` (its two shadows), `reset` (the tier was emptied, and its guard begins anew).
+
+    Of `asked_blocks` that requests asked for of late, the shadow by last use found `lru_hit_blocks` and the one by
+    worth `worth_hit_blocks`: sums that fade with each request. `num_reuses`: chains that came back, in all.
+    """
+
+    kind: ClassVar[str] = "rule_switched"
+    from_rule: str
+    to_rule: str
+    reason: str
+    lru_hit_blocks: float
+    worth_hit_blocks: float
+    asked_blocks: float
+    num_reuses: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +372,34 @@ class StepTaken:
     num_forgotten: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RetentionState:
+    """What `adaptive` goes by and has learned: one row of the `retention_states` table.
+
+    `rule`: `lru` or `worth`; hits and asked as of `RuleSwitched`. `num_to_learn`: chains that have to come back before
+    the rule can be `worth`. `guard_lead`: by how much more of what was asked the shadow by last use has to lead for the
+    guard to be on. `horizon_s`: seconds. `edges_s`: where each bucket of idle time starts, in seconds; the last has no
+    end. `worth`: by class of chains and bucket, from 0 to 1; `returns`: chains of the class that came back, fading.
+    The classes: left behind by a turn that went on otherwise, asked for once, twice, three times, more often.
+    """
+
+    rule: str
+    is_guard_on: bool
+    lru_hit_blocks: float
+    worth_hit_blocks: float
+    asked_blocks: float
+    guard_lead: float
+    num_reuses: int
+    num_to_learn: int
+    horizon_s: float
+    edges_s: tuple[float, ...]
+    worth: tuple[tuple[float, ...], ...]
+    returns: tuple[float, ...]
+
+
+Item = Event | ChainExtended | RetentionState
+"""What is recorded at any time of a step; a step's row ends it."""
+
 EVENT_TYPES: tuple[type[Event], ...] = (
     RequestStarted,
     Lookup,
@@ -335,6 +410,8 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     BlocksLoaded,
     BlocksMissed,
     BlocksDropped,
+    StoresRefused,
+    RuleSwitched,
     CursorMoved,
     RequestPreempted,
     RequestFinished,

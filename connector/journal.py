@@ -21,6 +21,7 @@ from connector.events import (
     CursorMoved,
     Event,
     Fault,
+    Item,
     Lookup,
     LookupWaits,
     RequestFinished,
@@ -28,6 +29,7 @@ from connector.events import (
     RequestStarted,
     StepTaken,
 )
+from connector.reasons import Exchange
 from connector.recorder import Pen
 
 T = TypeVar("T")
@@ -99,6 +101,8 @@ class Eviction:
     copy: Copy
     owner: str | None
     """A running request that owns it."""
+    exchange: Exchange | None = None
+    """Why it, where it was chosen by worth."""
 
 
 class Journal:
@@ -343,7 +347,8 @@ class Journal:
 
     def evicted(self, evictions: Iterable[Eviction], by_request_id: str | None, *, is_by_restore: bool) -> None:
         now = self.clock.monotonic_ns()
-        for run in _runs(evictions, lambda a, b: a.owner == b.owner and _same_chain(a.copy, b.copy)):
+        for run in _runs(evictions, _same_eviction):
+            exchange = run[0].exchange
             copies = [e.copy for e in run]
             oldest = min(c.stored_ns for c in copies)
             self._record(
@@ -361,8 +366,17 @@ class Journal:
                     num_loaded=sum(c.num_loads > 0 for c in copies),
                     num_restored=sum(c.is_restore for c in copies),
                     is_by_restore=is_by_restore,
+                    victim_worth=None if exchange is None else exchange.victim_worth,
+                    incoming_worth=None if exchange is None else exchange.incoming_worth,
                 )
             )
+
+    def reason(self, item: Item) -> None:
+        """Why the retention did what it did, or what it has learned."""
+        if isinstance(item, Event):
+            self._record(item)
+        else:
+            self._recorder.record(item)
 
     def dropped(self, request_id: str | None, group: int, first_index: int, keys: Sequence[bytes], reason: str) -> None:
         """Neighbouring blocks of a chain have no copy."""
@@ -405,6 +419,10 @@ def _sum_ns(times: Iterable[int | None]) -> int | None:
 
 def _same_chain(a: Copy, b: Copy) -> bool:
     return a.group == b.group and b.index == a.index + 1 and b.parent is not None and b.parent == hash_of(a.key)
+
+
+def _same_eviction(a: Eviction, b: Eviction) -> bool:
+    return a.owner == b.owner and a.exchange == b.exchange and _same_chain(a.copy, b.copy)
 
 
 def _same_copy_run(a: Copy, b: Copy) -> bool:

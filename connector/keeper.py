@@ -17,9 +17,10 @@ from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
 from vllm.v1.simple_kv_offload.manager import SimpleCPUOffloadScheduler
 
 from connector.chains import Chain, Path
+from connector.events import Item
 from connector.layout import Layout
+from connector.reasons import Asked, Exchange, Reasons
 from connector.retention import RESTORE_MARGIN, STORE_MARGIN, Retention
-from connector.reuse import ReuseCurve
 
 if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_utils import BlockHashList
@@ -47,7 +48,8 @@ class Keeper:
 
     Args:
         clock: seconds.
-        curve: what was learned before the tier was reset.
+        tell: takes what is to be logged.
+        before: what kept the tier until it was reset: what it has learned goes on.
     """
 
     def __init__(
@@ -55,7 +57,8 @@ class Keeper:
         manager: SimpleCPUOffloadScheduler,
         layout: Layout,
         clock: Callable[[], float],
-        curve: ReuseCurve | None = None,
+        tell: Callable[[Item], object],
+        before: "Keeper | None" = None,
     ) -> None:
         self._pool = manager.cpu_block_pool
         self._queue = self._pool.free_block_queue
@@ -75,7 +78,11 @@ class Keeper:
         self._last: Any = self._queue.fake_free_list_head
         # Blocks whose content is about to go: the pool takes them next.
         self._promised: dict[int, Any] = {}
+        # Those of them that were chosen by worth, by block.
+        self._exchanges: dict[int, Exchange] = {}
+        curve = before.retention.curve if before else None
         self.retention = Retention(self._pool.num_gpu_blocks - 1, self._may_leave, curve)
+        self._reasons = Reasons(self.retention, tell, clock(), before._reasons.rule if before else "lru")
         # One look at the whole pool, when `adaptive` is switched on.
         self._strays.update((b.block_id, None) for b in self._free_blocks() if b.block_hash is not None)
         self._pinned_strays += [b.block_id for b in self._pool.blocks if b.ref_cnt and b.block_hash is not None]
@@ -97,6 +104,7 @@ class Keeper:
         hashes = self._layout.hashes(request, self._group)
         self._paths[request.request_id] = self.retention.arrive(_Keys(hashes, self._group), self._clock())
         self._changed()
+        self._reasons.arrived()
 
     def began(self, request_id: str) -> None:
         """The request has got its blocks: what it came for is no longer needed by somebody who waits."""
@@ -107,6 +115,7 @@ class Keeper:
 
     def ended(self, request_id: str) -> None:
         self._refused.pop(request_id, None)
+        self._reasons.ended(request_id)
         path = self._paths.pop(request_id, None)
         if path is not None:
             self.retention.leave(path, self._clock())
@@ -117,6 +126,7 @@ class Keeper:
     def begin_step(self) -> None:
         self._refusals_left = REFUSALS_PER_STEP
         self.begin_batch()
+        self._reasons.step_begins(self._clock)
 
     def begin_batch(self) -> None:
         """What was promised has been allocated."""
@@ -124,6 +134,7 @@ class Keeper:
             if block.ref_cnt == 0 and block.block_hash is not None:
                 self._strays[block.block_id] = None
         self._promised.clear()
+        self._exchanges.clear()
         self._last = self._queue.fake_free_list_head
 
     def must_wait(self, request_id: str) -> bool:
@@ -157,6 +168,7 @@ class Keeper:
         if group == self._group:
             self._pass(request, path, index)
         position = self._position(group, index)
+        self._reasons.passed(request.request_id, position)
         chain = self._chain_at(path, position)
         if chain is None:
             return
@@ -177,8 +189,11 @@ class Keeper:
             key = make_block_hash_with_group_id(hashes[path.length], self._group)
             self.retention.advance(path, key, self._clock())
 
-    def admit(self, request: "Request", group: int, index: int, key: bytes, *, is_restore: bool = False) -> bool:
-        """Whether a block may be copied to the tier. If so, its place is the next one that the pool gives."""
+    def admit(
+        self, request: "Request", group: int, index: int, key: bytes, *, num_ready: int = 1, is_restore: bool = False
+    ) -> bool:
+        """Whether a block may be copied to the tier. If so, its place is the next one that the pool gives. `num_ready`:
+        this block and those behind it that will be asked for if it is."""
         path = self._path_of(request)
         if path is None:
             return self._place_for_stranger()
@@ -186,22 +201,31 @@ class Keeper:
             self._pass(request, path, index)
         position = self._position(group, index)
         chain = self._chain_at(path, position)
-        if chain is None:
-            return self._refuse(request)
-        live, offset = self.retention.live, position - chain.start
+        is_behind_hole = chain is None or self._is_behind_hole(chain, group, position)
+        if is_behind_hole or not self._place(path, chain, RESTORE_MARGIN if is_restore else STORE_MARGIN):
+            self._refusals_left -= 1
+            self._refused[request.request_id] = self._version
+            if self._reasons.is_new(request.request_id, position, is_restore=is_restore):
+                hashes = self._layout.hashes(request, group)
+                num_ready = min(num_ready, len(hashes) - index)
+                tail = hashes[index + num_ready - 1]
+                asked = Asked(request.request_id, group, index, num_ready, hashes[index], tail, is_restore)
+                self._reasons.refused(asked, path, chain, self._clock(), is_behind_hole=is_behind_hole)
+            return False
         if group == self._group:
-            self._adopt(chain, offset)
-            if live.count(chain) != offset or not self._is_whole(chain.parent):
-                return self._refuse(request)  # never past a hole
-        elif live.count(chain) <= offset:
-            return self._refuse(request)
-        if not self._place(path, chain, RESTORE_MARGIN if is_restore else STORE_MARGIN):
-            return self._refuse(request)
-        if group == self._group:
-            live.grow(chain, 1)
+            self.retention.live.grow(chain, 1)
         else:
-            self._hang(key, chain.keys[offset])
+            self._hang(key, chain.keys[position - chain.start])
+        self._reasons.admitted(request.request_id, is_restore=is_restore)
         return True
+
+    def _is_behind_hole(self, chain: Chain, group: int, position: int) -> bool:
+        """Whether the tier lacks something that the block needs: all before it, or the block that it goes with."""
+        live, offset = self.retention.live, position - chain.start
+        if group != self._group:
+            return live.count(chain) <= offset
+        self._adopt(chain, offset)
+        return live.count(chain) != offset or not self._is_whole(chain.parent)
 
     # --- what became of blocks --------------------------------------------------------------------------------------
 
@@ -228,9 +252,10 @@ class Keeper:
         self._strand_kids(chain)
         self._changed()
 
-    def emptied(self, block_id: int) -> None:
-        """A block of the tier holds nothing any more."""
+    def emptied(self, block_id: int) -> Exchange | None:
+        """A block of the tier holds nothing any more. Returns why, where it was chosen by worth."""
         self._strays.pop(block_id, None)
+        return self._exchanges.pop(block_id, None)
 
     def found(self, key: bytes, group: int, index: int, block_id: int) -> None:
         """A copy is over, and can be found from now on."""
@@ -248,8 +273,8 @@ class Keeper:
     def _place(self, path: Path, chain: Chain, margin: float) -> bool:
         if self._place_for_stranger():
             return True
-        retention = self.retention
-        victim = retention.victim(retention.live, retention.rule, path, chain, margin, self._clock())
+        retention, now = self.retention, self._clock()
+        victim = retention.victim(retention.live, retention.rule, path, chain, margin, now)
         if victim is None:
             return False
         key = victim.keys[retention.live.count(victim) - 1]
@@ -259,6 +284,9 @@ class Keeper:
         retention.live.shrink(victim, 1)
         self._strand_hung(key)
         self._promise(block)
+        exchange = self._reasons.exchange(victim, chain, now)
+        if exchange is not None:
+            self._exchanges[block.block_id] = exchange
         return True
 
     def _place_for_stranger(self) -> bool:
@@ -285,11 +313,6 @@ class Keeper:
         if self._last is self._queue.fake_free_list_head:
             self._last = block
         self._promised[block.block_id] = block
-
-    def _refuse(self, request: "Request") -> bool:
-        self._refusals_left -= 1
-        self._refused[request.request_id] = self._version
-        return False
 
     # --- the tree and the pool --------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError
 
 from connector import tables
 from connector.connections import connect_read_only, connect_without_wal, make_engine
-from connector.events import EVENT_TYPES, ChainExtended, Event, StepTaken
+from connector.events import EVENT_TYPES, ChainExtended, Event, Item, RetentionState, StepTaken
 from connector.policy import Policy, VersionedPolicy
 from connector.rollups import Rollups
 
@@ -28,7 +28,7 @@ MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
 
 _PUT_BACK = "put back a whole copy, or move the file and its -wal away"
 
-Stamped = tuple[int, int, int, Event | ChainExtended | StepTaken]
+Stamped = tuple[int, int, int, Item | StepTaken]
 """(step, monotonic ns, wall ns, what happened): one item of the recorder's queue."""
 
 
@@ -342,6 +342,12 @@ _INSERT_STEP = (
     f"VALUES (?, ?, ?, ?{', ?' * len(_STEP_FIELDS)})"
 )
 _step_values = attrgetter(*_STEP_FIELDS)
+_STATE_FIELDS = tuple(c.name for c in tables.retention_states.c)[4:]
+_INSERT_STATE = (
+    f"INSERT OR REPLACE INTO retention_states (engine_id, step, monotonic_ns, wall_ns, {', '.join(_STATE_FIELDS)}) "
+    f"VALUES (?, ?, ?, ?{', ?' * len(_STATE_FIELDS)})"
+)
+_state_values = attrgetter(*_STATE_FIELDS)
 # A hash may be told twice (the engine's memory of what it told is bounded); the first telling stands.
 _INSERT_HASH = "INSERT OR IGNORE INTO block_hashes (engine_id, hash, parent_hash, depth) VALUES (?, ?, ?, ?)"
 
@@ -356,6 +362,7 @@ def append(conn: Connection, engine_id: int, items: Sequence[Stamped]) -> int:
     rows: defaultdict[type[Event], list[tuple[Any, ...]]] = defaultdict(list)
     hashes: list[tuple[int, bytes, bytes | None, int]] = []
     steps: list[tuple[Any, ...]] = []
+    states: list[tuple[Any, ...]] = []
     rollups = Rollups(conn, engine_id)
     for step, monotonic_ns, wall_ns, item in items:
         if isinstance(item, ChainExtended):
@@ -364,6 +371,9 @@ def append(conn: Connection, engine_id: int, items: Sequence[Stamped]) -> int:
         elif isinstance(item, StepTaken):
             steps.append((engine_id, step, monotonic_ns, wall_ns, *_step_values(item)))
             rollups.add_step(step, wall_ns, item)
+        elif isinstance(item, RetentionState):
+            values = (_json_array(v) if isinstance(v, tuple) else v for v in _state_values(item))
+            states.append((engine_id, step, monotonic_ns, wall_ns, *values))
         else:
             seq += 1
             kind = type(item)
@@ -375,6 +385,8 @@ def append(conn: Connection, engine_id: int, items: Sequence[Stamped]) -> int:
         conn.exec_driver_sql(_INSERTS[kind][0], kind_rows)
     if steps:
         conn.exec_driver_sql(_INSERT_STEP, steps)
+    if states:
+        conn.exec_driver_sql(_INSERT_STATE, states)
     # Last, so that a row that SQLite refuses is not in the sums.
     rollups.write(conn)
     return seq

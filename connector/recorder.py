@@ -20,7 +20,7 @@ from connector import log
 from connector.clock import MACHINE_CLOCK, Clock
 from connector.connections import CHECKPOINT_PAGES
 from connector.engine_row import EngineInfo, beat, policy_applied, sign_in
-from connector.events import ChainExtended, Event, EventsDropped, StepTaken
+from connector.events import EventsDropped, Item, StepTaken
 from connector.policy import PolicyError, VersionedPolicy
 
 logger = logging.getLogger("vllm.restore")
@@ -59,7 +59,7 @@ class Pen(Protocol):
     @property
     def num_gaps(self) -> int: ...
     def begin_step(self) -> tuple[int, VersionedPolicy]: ...
-    def record(self, event: Event | ChainExtended) -> bool: ...
+    def record(self, event: Item) -> bool: ...
     def end_step(self, taken: StepTaken) -> bool: ...
     def close(self) -> bool: ...
 
@@ -162,7 +162,7 @@ class Recorder:
         with self._lock:
             return self._lock.wait_for(lambda: self._policy.version >= version, timeout)
 
-    def record(self, event: Event | ChainExtended) -> bool:
+    def record(self, event: Item) -> bool:
         """Queue one event, stamped with the current step and both clocks.
 
         Returns:
@@ -174,7 +174,7 @@ class Recorder:
         """Queue the current step's row."""
         return self._put(taken)
 
-    def _put(self, item: Event | ChainExtended | StepTaken) -> bool:
+    def _put(self, item: Item | StepTaken) -> bool:
         if len(self._queue) >= self._capacity:
             with self._lock:
                 self._num_overflowed += 1

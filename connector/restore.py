@@ -392,7 +392,7 @@ class Restorer:
                 if keeper is not None and not is_new:
                     keeper.lies_there(state.request, g, i, key)
                 if is_new:
-                    if keeper is not None and not keeper.admit(state.request, g, i, key):
+                    if keeper is not None and not keeper.admit(state.request, g, i, key, num_ready=end - i):
                         end = i
                         break
                     if walk is not None and not walk.admit(depth):

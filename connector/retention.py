@@ -188,22 +188,26 @@ class Retention:
         A re-store asks with a margin of its own, and by either rule only for a victim that stands strictly before it in
         one order of all chains: so re-stores end.
         """
-        found = view.candidates(incoming.chain)
-        if rule == "lru":
-            victim = min(found, key=_lru_order, default=None)
-            if victim is not None and margin == RESTORE_MARGIN and _lru_order(victim) >= _lru_order(chain):
-                return None
-            return victim
-        score = self.curve.score
-        victim = min(found, key=lambda c: (score(c, now), -c.number), default=None)
+        victim = self.cheapest(view, rule, incoming, now)
         if victim is None:
             return None
-        worth, own = score(victim, now), score(chain, now)
+        if rule == "lru":
+            is_behind = margin == RESTORE_MARGIN and _lru_order(victim) >= _lru_order(chain)
+            return None if is_behind else victim
+        worth, own = self.curve.score(victim, now), self.curve.score(chain, now)
         if worth * margin < own:
             return victim
         if worth == own and view.count(chain) and victim.number > chain.number:
             return victim
         return None
+
+    def cheapest(self, view: View, rule: Rule, incoming: Path, now: float) -> Chain | None:
+        """The chain that would be the first to give a block; never one that the request goes through."""
+        found = view.candidates(incoming.chain)
+        if rule == "lru":
+            return min(found, key=_lru_order, default=None)
+        score = self.curve.score
+        return min(found, key=lambda c: (score(c, now), -c.number), default=None)
 
     # --- the guard --------------------------------------------------------------------------------------------------
 

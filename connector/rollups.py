@@ -24,6 +24,7 @@ from connector.events import (
     RequestFinished,
     RequestStarted,
     StepTaken,
+    StoresRefused,
 )
 
 SECOND_NS = 1_000_000_000
@@ -154,6 +155,8 @@ def _evicted(s: Any, e: BlocksEvicted) -> None:
     s.evicted_unhit_blocks += n - e.num_loaded
     if e.is_by_restore:
         s.evicted_by_restore_blocks += n
+    if e.victim_worth is not None:
+        s.evicted_by_worth_blocks += n
     if e.age_ns is not None:
         s.ages[bisect_right(_EDGES, e.age_ns)] += n
 
@@ -171,6 +174,10 @@ def _dropped(s: Any, e: BlocksDropped) -> None:
     s.dropped_blocks += e.num_blocks
 
 
+def _refused(s: Any, _: StoresRefused) -> None:
+    s.num_refusals += 1
+
+
 _FOLDS: dict[type[Event], Callable[[Any, Any], None]] = {
     Lookup: _lookup,
     RequestStarted: _started,
@@ -181,6 +188,7 @@ _FOLDS: dict[type[Event], Callable[[Any, Any], None]] = {
     BlocksEvicted: _evicted,
     BlocksMissed: _missed,
     BlocksDropped: _dropped,
+    StoresRefused: _refused,
 }
 
 

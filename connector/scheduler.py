@@ -354,7 +354,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
         if policy.retention == "adaptive":
             reason = Keeper.why_not(self, self._layout)
             if reason is None:
-                keeper = Keeper(self, self._layout, self._seconds, old.retention.curve if old else None)
+                keeper = Keeper(self, self._layout, self._seconds, self._journal.reason, old)
             else:
                 logger.warning("Retention stays lru: %s", reason)
         self._restorer.keeper = self._tier.keeper = keeper

@@ -168,12 +168,43 @@ events = Table(
     Column("is_by_restore", Boolean),
     Column("copy_ns", BigInteger, comment="NULL where the worker does not measure"),
     Column("retention", Text),
+    Column("victim_worth", Float, comment="0 to 1; NULL where blocks go by last use"),
+    Column("incoming_worth", Float, comment="0 to 1; NULL where blocks go by last use"),
+    Column("is_restore", Boolean),
+    Column("from_rule", Text),
+    Column("to_rule", Text),
+    Column("lru_hit_blocks", Float),
+    Column("worth_hit_blocks", Float),
+    Column("asked_blocks", Float),
+    Column("num_reuses", Integer),
     Index("events_by_kind", "kind", "wall_ns"),
     Index("events_by_request", "request_id", "seq"),
     Index("events_by_head", "head_hash", sqlite_where=text("head_hash IS NOT NULL")),
     Index("events_applied", "engine_id", "seq", sqlite_where=text("kind = 'policy_applied'")),
     Index("events_finished", "wall_ns", "ttft_ns", sqlite_where=text("kind = 'request_finished'")),
     sqlite_autoincrement=True,
+)
+
+retention_states = Table(
+    "retention_states",
+    metadata,
+    Column("engine_id", Integer, ForeignKey("engines.id"), primary_key=True),
+    Column("step", Integer, primary_key=True),
+    Column("monotonic_ns", BigInteger, nullable=False),
+    Column("wall_ns", BigInteger, nullable=False),
+    Column("rule", Text, nullable=False),
+    Column("is_guard_on", Boolean, nullable=False),
+    Column("lru_hit_blocks", Float, nullable=False, comment="Of the shadow by last use; fades with each request"),
+    Column("worth_hit_blocks", Float, nullable=False, comment="Of the shadow by worth"),
+    Column("asked_blocks", Float, nullable=False),
+    Column("guard_lead", Float, nullable=False, comment="The lead in hit rate at which the guard is on"),
+    Column("num_reuses", Integer, nullable=False),
+    Column("num_to_learn", Integer, nullable=False),
+    Column("horizon_s", Float, nullable=False),
+    Column("edges_s", Text, nullable=False, comment="JSON: where each bucket of idle time starts"),
+    Column("worth", Text, nullable=False, comment="JSON: by class of chains and bucket, from 0 to 1"),
+    Column("returns", Text, nullable=False, comment="JSON: by class of chains, fading"),
+    sqlite_with_rowid=False,
 )
 
 BIN_EDGES_NS = tuple(round(10 ** (8 + i / 2)) for i in range(10))
@@ -192,12 +223,16 @@ SUMS = (
     # `judged`: evicted blocks of which is known how many were hit; `unhit`: never since they were stored.
     "evicted_blocks", "evicted_judged_blocks", "evicted_unhit_blocks", "evicted_by_restore_blocks",
     "dropped_blocks",
+    # By `adaptive`: blocks that went for their worth, chains that it began to refuse.
+    "evicted_by_worth_blocks", "num_refusals",
     "missed_blocks", "missed_owned_blocks", "missed_by_restore_blocks",
     *(f"evicted_age_{i}" for i in range(NUM_BINS)),
     *(f"missed_since_{i}" for i in range(NUM_BINS)),
     "prefill_steps",
 )  # fmt: skip
 """Whole numbers that `rollups` adds up."""
+LATER_SUMS = ("evicted_by_worth_blocks", "num_refusals")
+"""Those that older rows were written without."""
 PREFILL_SUMS = ("prefill_x", "prefill_y", "prefill_xx", "prefill_xy", "prefill_yy")
 """Over steps that did prefill: x tokens, y seconds. With `prefill_steps`, what a least-squares line needs."""
 
@@ -207,10 +242,11 @@ rollups = Table(
     Column("second", Integer, primary_key=True, comment="wall_ns / 1,000,000,000 of what is summed up"),
     Column("engine_id", Integer, ForeignKey("engines.id"), primary_key=True),
     Column("policy_version", Integer, primary_key=True, comment="That the engine obeyed; -1 before it said so"),
-    *(Column(name, BigInteger, nullable=False) for name in SUMS),
+    *(Column(name, BigInteger, nullable=False) for name in SUMS if name not in LATER_SUMS),
     *(Column(name, Float, nullable=False) for name in PREFILL_SUMS),
     Column("last_step", Integer, comment="The last one with a row in this second; NULL where there is none"),
     Column("cpu_blocks_cached", Integer, comment="After that step"),
+    *(Column(name, BigInteger, nullable=False, server_default="0") for name in LATER_SUMS),
     sqlite_with_rowid=False,
 )
 

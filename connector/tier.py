@@ -178,8 +178,7 @@ class Tier:
         for block_id, key in self._observer.drain():
             copy = self._resident[block_id]
             self._resident[block_id] = None
-            if self.keeper is not None:
-                self.keeper.emptied(block_id)
+            exchange = None if self.keeper is None else self.keeper.emptied(block_id)
             if copy is not None:
                 self.num_resident -= 1
                 self._num_copies[key] -= 1
@@ -196,7 +195,7 @@ class Tier:
                 if copy is not None:
                     self._gone(copy)
             if copy is not None:
-                evictions.append(Eviction(copy, owner))
+                evictions.append(Eviction(copy, owner, exchange))
         if evictions:
             self._num_evicted += len(evictions)
             self._journal.evicted(evictions, by_request_id, is_by_restore=is_by_restore)

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, select, tuple_
 
 from connector import tables
 
-TableName = Literal["engines", "policies", "block_hashes", "steps", "events"]
+TableName = Literal["engines", "policies", "block_hashes", "steps", "events", "retention_states"]
 TABLE_NAMES: tuple[TableName, ...] = get_args(TableName)
 PAGE_ROWS = 20_000
 
@@ -26,8 +26,9 @@ class Selection:
     """What to export.
 
     Attributes:
-        since_ns, until_ns: wall time in nanoseconds, `until_ns` not in it; None: no bound. Only `steps` and `events`
-            have a time: of the other tables every row is exported, so that whatever an event names is there.
+        since_ns, until_ns: wall time in nanoseconds, `until_ns` not in it; None: no bound. Only `steps`, `events` and
+            `retention_states` have a time: of the other tables every row is exported, so that whatever an event names
+            is there.
         engine_id: one start of an engine; None: all. Policies belong to none and are all exported.
     """
 

@@ -36,6 +36,7 @@ from app.models.requests import (
     RequestPage,
     RequestRow,
 )
+from app.models.retention import RetentionState, RetentionView, ReuseClass, RuleSwitch
 from app.models.shadows import CurveRow, Shadow, ShadowError, ShadowPoint, Shadows, WhatIf, WhatIfRow
 from app.models.tier import Tier, TierBlock, TierState
 
@@ -46,7 +47,8 @@ __all__ = [
     "EventKind", "EventPage", "EventRow", "Format", "Gap", "Glance",
     "GlanceNumber", "Health", "LaneRow", "LaneSpan", "LaneState", "MissedRun", "Mode", "PolicyBenefit", "PolicyBody",
     "PolicyChange", "PolicyHistoryEntry", "PolicyMarker", "PolicyState", "Prefill", "Problem", "Regret",
-    "RequestDetail", "RequestPage", "RequestRow", "RequestState", "RestoreCost", "Shadow", "ShadowError", "ShadowPoint",
+    "RequestDetail", "RequestPage", "RequestRow", "RequestState", "RestoreCost", "RetentionState", "RetentionView",
+    "ReuseClass", "RuleSwitch", "Shadow", "ShadowError", "ShadowPoint",
     "Shadows", "Summary", "Tier", "TierBlock",
     "TierFill", "TierState", "Timeline", "TimelinePoint", "TokenSplit", "Turn", "TurnRate", "WhatIf", "WhatIfRow",
 ]  # fmt: skip

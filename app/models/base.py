@@ -25,6 +25,8 @@ EventKind = Literal[
     "blocks_loaded",
     "blocks_missed",
     "blocks_dropped",
+    "stores_refused",
+    "rule_switched",
     "cursor_moved",
     "request_preempted",
     "request_finished",

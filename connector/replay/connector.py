@@ -12,7 +12,7 @@ from sqlalchemy import URL
 
 from connector import log
 from connector.engine_row import EngineInfo
-from connector.events import ChainExtended, Event, Fault, StepTaken
+from connector.events import Fault, Item, StepTaken
 from connector.kv_connector import ReStoreConnector
 from connector.policy import Policy, VersionedPolicy
 from connector.recorder import CLOSE_SECONDS, Pen, Recorder
@@ -51,7 +51,7 @@ class Tape:
             writer.dispose()
         return LoggingRecorder(self, self.url, info)
 
-    def hear(self, event: Event | ChainExtended) -> None:
+    def hear(self, event: Item) -> None:
         self.num_faults += isinstance(event, Fault)
 
     def note(self, taken: StepTaken) -> None:
@@ -76,7 +76,7 @@ class SilentRecorder:
         self.step += 1
         return self.step, self.policy
 
-    def record(self, event: Event | ChainExtended) -> bool:
+    def record(self, event: Item) -> bool:
         self._tape.hear(event)
         return True
 
@@ -96,7 +96,7 @@ class LoggingRecorder(Recorder):
         self._tape = tape
         super().__init__(url, info, clock=tape.clock)
 
-    def record(self, event: Event | ChainExtended) -> bool:
+    def record(self, event: Item) -> bool:
         self._tape.hear(event)
         self._await_room()
         return super().record(event)

@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 from connector import log, tables
 from connector.log import LogError
 
-NEWEST = "20261130d"
+NEWEST = "20261130e"
 
 
 def url_of(path):
@@ -145,7 +145,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "20991231a"
-down_revision = "20261130d"
+down_revision = "20261130e"
 
 
 def upgrade() -> None:
@@ -173,7 +173,7 @@ def test_older_log_is_refused_until_it_is_upgraded_and_keeps_its_rows(url, later
     log.write_policy(log.open_policy_writer(url), {"enabled": False}, "me")
     with later_program():
         for opened in (log.check, log.open_reader, log.open_writer):
-            with pytest.raises(LogError, match=r"has the older schema 20261130d; run: vllm-restore db upgrade --db /"):
+            with pytest.raises(LogError, match=r"has the older schema 20261130e; run: vllm-restore db upgrade --db /"):
                 opened(url)
         assert log.upgrade(url) == "20991231a"
         with log.open_reader(url).connect() as conn:

@@ -28,6 +28,7 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(st.characters(exclude_categories=["Cs"])),
     int: st.integers(-(2**63), 2**63 - 1),
     bool: st.booleans(),
+    float: st.floats(allow_nan=False, allow_infinity=False),
     bytes: st.binary(),
     type(None): st.none(),
 }
