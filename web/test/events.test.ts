@@ -51,6 +51,28 @@ describe("events", () => {
     );
   });
 
+  test("what was chosen or refused by worth says both scores, and by last use none", () => {
+    const run = { kv_group: 0, first_index: 4, num_blocks: 1 };
+    const evicted = { ...run, num_owned: 0, age_ns: null, victim_worth: 0.125, incoming_worth: 0.75 };
+    expect(plain(words(event("blocks_evicted", evicted)))).toBe("g0 [4] · worth 12.5 %, what came in 75.0 %");
+    const refused = { ...run, reason: "worth", is_restore: true, victim_worth: 0.5, incoming_worth: 0.25 };
+    expect(plain(words(event("stores_refused", refused)))).toBe(
+      "g0 [4] · a re-store · nothing in the tier is worth so much less · worth 25.0 %, the least in the tier 50.0 %",
+    );
+    const full = { ...run, reason: "no_victim", is_restore: false, victim_worth: null, incoming_worth: null };
+    expect(plain(words(event("stores_refused", full)))).toBe("g0 [4] · nothing in the tier can leave");
+  });
+
+  test("a change of rule says from which to which, why, and what both shadows had found", () => {
+    const change = { from_rule: "worth", to_rule: "lru", reason: "guard_on", num_reuses: 9 };
+    const found = { lru_hit_blocks: 40, worth_hit_blocks: 30, asked_blocks: 80 };
+    expect(plain(words(event("rule_switched", { ...change, ...found })))).toBe(
+      "by worth → by last use: the guard went on (shadow by last use 50.0 %, by worth 37.5 %)",
+    );
+    expect(kindOf("rule_switched").label).toBe("rule switched");
+    expect(kindOf("stores_refused").label).toBe("refused");
+  });
+
   test("a run touches its own blocks only", () => {
     const run = event("blocks_stored", { kv_group: 0, first_index: 4, num_blocks: 3 });
     expect([3, 4, 6, 7].map((index) => touchesBlock(run, index))).toEqual([false, true, true, false]);

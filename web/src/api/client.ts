@@ -14,6 +14,7 @@ import type {
   PolicyState,
   RequestDetail,
   RequestPage,
+  RetentionView,
   Shadows,
   Summary,
   Tier,
@@ -142,5 +143,7 @@ export const api = {
     call<ConversationPage>(withParams(`${API}/conversations`, params), { signal }),
   conversation: (id: string, signal: AbortSignal) =>
     call<ConversationDetail>(`${API}/conversations/${encodeURIComponent(id)}`, { signal }),
+  retention: (params: Params, signal: AbortSignal) =>
+    call<RetentionView>(withParams(`${API}/retention`, params), { signal }),
   tier: (params: Params, signal: AbortSignal) => call<Tier>(withParams(`${API}/tier`, params), { signal }),
 };

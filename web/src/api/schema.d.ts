@@ -293,6 +293,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/restore/api/retention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Retention
+         * @description Which rule blocks of the CPU tier go by, why, and what `adaptive` has learned, chosen and refused since it came
+         *     in force. `limit` is of `switches`.
+         */
+        get: operations["get_retention_api_retention_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/restore/api/shadows": {
         parameters: {
             query?: never;
@@ -1622,6 +1643,175 @@ export interface components {
             restored_bytes: number;
         };
         /**
+         * RetentionState
+         * @description What the engine said last. It speaks at most every few seconds, and only where a request came since.
+         */
+        RetentionState: {
+            /**
+             * Asked Blocks
+             * @description Of how many blocks; earlier requests count less and less
+             */
+            asked_blocks: number;
+            /** Classes */
+            classes: components["schemas"]["ReuseClass"][];
+            /**
+             * Edges S
+             * @description Where each stretch of idle time starts; the last one has no end
+             */
+            edges_s: number[];
+            /** Guard Lead */
+            guard_lead: number;
+            /**
+             * Horizon S
+             * @description Worth is the expected value of exp(-t / horizon), t the time to its return
+             */
+            horizon_s: number;
+            /**
+             * Is Guard On
+             * @description The shadow by last use leads by more than `guard_lead`
+             */
+            is_guard_on: boolean;
+            /**
+             * Lru Hit Rate
+             * @description What the shadow that goes by last use found of what was asked for of late; null before any request
+             */
+            lru_hit_rate: number | null;
+            /**
+             * Num Reuses
+             * @description Chains that came back, in all
+             */
+            num_reuses: number;
+            /**
+             * Num To Learn
+             * @description So many have to come back before blocks go by worth
+             */
+            num_to_learn: number;
+            /**
+             * Rule
+             * @description What blocks go by: `lru`, the last use, or `worth`, what was learned
+             * @enum {string}
+             */
+            rule: "lru" | "worth";
+            /** Step */
+            step: number;
+            /** Wall Ns */
+            wall_ns: number;
+            /**
+             * Worth Hit Rate
+             * @description What the shadow that goes by worth found
+             */
+            worth_hit_rate: number | null;
+        };
+        /** RetentionView */
+        RetentionView: {
+            /** Engine Id */
+            engine_id: number;
+            /**
+             * Evicted Blocks
+             * @description Blocks that left the tier, whatever they went by
+             */
+            evicted_blocks: number | null;
+            /**
+             * Evicted By Worth Blocks
+             * @description Of these, chosen by worth
+             */
+            evicted_by_worth_blocks: number | null;
+            /**
+             * Num Refusals
+             * @description How often a request's blocks began to be refused
+             */
+            num_refusals: number | null;
+            /**
+             * Num Switches
+             * @description All of them; as the counts below null where it is not in force
+             */
+            num_switches: number | null;
+            /**
+             * Retention
+             * @description What the engine said that it obeys; null if it said nothing yet
+             */
+            retention: ("lru" | "adaptive") | null;
+            /**
+             * Rule
+             * @description What the tier goes by now, by the newer of `state` and `switches`; null where it is not in force, or has said nothing yet
+             */
+            rule: ("lru" | "worth") | null;
+            /**
+             * Rule Since Wall Ns
+             * @description Since when it goes by it; null where `adaptive` is not in force
+             */
+            rule_since_wall_ns: number | null;
+            /**
+             * Since Wall Ns
+             * @description When `adaptive` came in force; null where it is not
+             */
+            since_wall_ns: number | null;
+            /** @description Under `adaptive`: null until it has said something, and for a model that it does not suit, as the server's log says. Else the last one of a time when it was in force */
+            state: components["schemas"]["RetentionState"] | null;
+            /**
+             * Switches
+             * @description Newest first, at most `limit`, since `adaptive` came in force
+             */
+            switches: components["schemas"]["RuleSwitch"][];
+        };
+        /**
+         * ReuseClass
+         * @description What is known of chains that were asked for so often.
+         */
+        ReuseClass: {
+            /**
+             * Returns
+             * @description How many of them came back; earlier ones count less and less
+             */
+            returns: number;
+            /**
+             * Turns
+             * @description How often requests came for a chain of this class. The last class is this often or more; 0 is what a turn left behind that went on otherwise
+             */
+            turns: number;
+            /**
+             * Worth
+             * @description What keeping one is worth, from 0 to 1, by how long nobody has asked for it: one number for each of the state's `edges_s`
+             */
+            worth: number[];
+        };
+        /**
+         * RuleSwitch
+         * @description The tier went by another rule from this row of the log on. Hit rates as of `RetentionState`, at that time.
+         */
+        RuleSwitch: {
+            /** Asked Blocks */
+            asked_blocks: number;
+            /**
+             * From Rule
+             * @enum {string}
+             */
+            from_rule: "lru" | "worth";
+            /** Lru Hit Rate */
+            lru_hit_rate: number | null;
+            /** Num Reuses */
+            num_reuses: number;
+            /**
+             * Reason
+             * @description Enough chains came back; the shadow by last use leads, or does no longer; the tier was emptied, with which the guard begins anew
+             * @enum {string}
+             */
+            reason: "learned" | "guard_on" | "guard_off" | "reset";
+            /** Seq */
+            seq: number;
+            /** Step */
+            step: number;
+            /**
+             * To Rule
+             * @enum {string}
+             */
+            to_rule: "lru" | "worth";
+            /** Wall Ns */
+            wall_ns: number;
+            /** Worth Hit Rate */
+            worth_hit_rate: number | null;
+        };
+        /**
          * Shadow
          * @description One that follows a live engine.
          */
@@ -2741,7 +2931,7 @@ export interface operations {
                 after?: number | null;
                 before?: number | null;
                 /** @description Only these kinds; may be given several times */
-                kind?: ("request_started" | "lookup" | "lookup_waits" | "blocks_stored" | "blocks_restored" | "blocks_evicted" | "blocks_loaded" | "blocks_missed" | "blocks_dropped" | "cursor_moved" | "request_preempted" | "request_finished" | "policy_applied" | "events_dropped" | "fault" | "cache_reset")[] | null;
+                kind?: ("request_started" | "lookup" | "lookup_waits" | "blocks_stored" | "blocks_restored" | "blocks_evicted" | "blocks_loaded" | "blocks_missed" | "blocks_dropped" | "stores_refused" | "rule_switched" | "cursor_moved" | "request_preempted" | "request_finished" | "policy_applied" | "events_dropped" | "fault" | "cache_reset")[] | null;
                 /** @description Only this request's rows: an id or its start */
                 request?: string | null;
                 limit?: number;
@@ -2834,7 +3024,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Only these kinds; may be given several times */
-                kind?: ("request_started" | "lookup" | "lookup_waits" | "blocks_stored" | "blocks_restored" | "blocks_evicted" | "blocks_loaded" | "blocks_missed" | "blocks_dropped" | "cursor_moved" | "request_preempted" | "request_finished" | "policy_applied" | "events_dropped" | "fault" | "cache_reset")[] | null;
+                kind?: ("request_started" | "lookup" | "lookup_waits" | "blocks_stored" | "blocks_restored" | "blocks_evicted" | "blocks_loaded" | "blocks_missed" | "blocks_dropped" | "stores_refused" | "rule_switched" | "cursor_moved" | "request_preempted" | "request_finished" | "policy_applied" | "events_dropped" | "fault" | "cache_reset")[] | null;
                 /** @description Only this request's rows: an id or its start */
                 request?: string | null;
                 after?: number | null;
@@ -2907,7 +3097,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                table: "engines" | "policies" | "block_hashes" | "steps" | "events";
+                table: "engines" | "policies" | "block_hashes" | "steps" | "events" | "retention_states";
                 format: "parquet" | "csv" | "jsonl";
             };
             cookie?: never;
@@ -3772,6 +3962,144 @@ export interface operations {
                 };
             };
             /** @description No such request, or several */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A parameter that is not as it should be */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The log cannot be read now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_retention_api_retention_get: {
+        parameters: {
+            query?: {
+                /** @description An engine's `id`; the newest if not given */
+                engine?: number | null;
+                limit?: number;
+                /** @description `csv`: the rows as a file for a spreadsheet */
+                format?: "json" | "csv";
+                /** @description Which table `format=csv` gives */
+                table?: "switches" | "classes";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "engine_id": 1,
+                     *       "evicted_blocks": 5210,
+                     *       "evicted_by_worth_blocks": 4870,
+                     *       "num_refusals": 1034,
+                     *       "num_switches": 1,
+                     *       "retention": "adaptive",
+                     *       "rule": "worth",
+                     *       "rule_since_wall_ns": 1789999300000000000,
+                     *       "since_wall_ns": 1789999280000000000,
+                     *       "state": {
+                     *         "asked_blocks": 9120.5,
+                     *         "classes": [
+                     *           {
+                     *             "returns": 0,
+                     *             "turns": 0,
+                     *             "worth": [
+                     *               0.02,
+                     *               0.02,
+                     *               0.01
+                     *             ]
+                     *           },
+                     *           {
+                     *             "returns": 81.5,
+                     *             "turns": 1,
+                     *             "worth": [
+                     *               0.41,
+                     *               0.4,
+                     *               0.32
+                     *             ]
+                     *           }
+                     *         ],
+                     *         "edges_s": [
+                     *           0,
+                     *           0.5,
+                     *           0.707
+                     *         ],
+                     *         "guard_lead": 0.01,
+                     *         "horizon_s": 41.2,
+                     *         "is_guard_on": false,
+                     *         "lru_hit_rate": 0.134,
+                     *         "num_reuses": 212,
+                     *         "num_to_learn": 8,
+                     *         "rule": "worth",
+                     *         "step": 18204,
+                     *         "wall_ns": 1790000000000000000,
+                     *         "worth_hit_rate": 0.391
+                     *       },
+                     *       "switches": [
+                     *         {
+                     *           "asked_blocks": 640,
+                     *           "from_rule": "lru",
+                     *           "lru_hit_rate": 0.21,
+                     *           "num_reuses": 8,
+                     *           "reason": "learned",
+                     *           "seq": 5120,
+                     *           "step": 310,
+                     *           "to_rule": "worth",
+                     *           "wall_ns": 1789999300000000000,
+                     *           "worth_hit_rate": 0.21
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RetentionView"];
+                };
+            };
+            /** @description A key is set and was not given */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A client, a host name or a page that may not do this */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No such engine, or none at all */
             404: {
                 headers: {
                     [name: string]: unknown;

@@ -1,7 +1,8 @@
 // What each kind of event is called, the letter that marks it, and its one line of text. Pure: types of the API only.
 import type { Engine, EventRow } from "../api/types";
 import { cutWords, lossWords } from "./causes";
-import { bytes, count, duration, NONE, plural, shortHash, shortId, span } from "./format";
+import { bytes, count, duration, NONE, plural, ratio, shortHash, shortId, span } from "./format";
+import { points, switchWords } from "./retention";
 
 /** A colour role: the same name means the same thing on every screen (see draw/palette.ts). */
 export type Tone = "gpu" | "cpu" | "restored" | "computed" | "lost" | "flight" | "pinned" | "plain" | "alarm";
@@ -23,6 +24,8 @@ export const KINDS: Readonly<Record<string, Kind>> = {
   blocks_loaded: { label: "loaded", mark: "L", tone: "cpu" },
   blocks_missed: { label: "wanted again", mark: "W", tone: "lost" },
   blocks_dropped: { label: "dropped", mark: "D", tone: "lost" },
+  stores_refused: { label: "refused", mark: "N", tone: "lost" },
+  rule_switched: { label: "rule switched", mark: "V", tone: "pinned" },
   cursor_moved: { label: "cursor moved", mark: "›", tone: "plain" },
   request_preempted: { label: "preempted", mark: "P", tone: "flight" },
   request_finished: { label: "finished", mark: "■", tone: "plain" },
@@ -44,6 +47,13 @@ const DROP_REASONS: Readonly<Record<string, string>> = {
   copy_failed: "the copy failed",
   rehashed: "the GPU block held something else by then",
   skipped: "its turn did not come",
+};
+
+const REFUSAL_REASONS: Readonly<Record<string, string>> = {
+  worth: "nothing in the tier is worth so much less",
+  order: "nothing in the tier was used before it",
+  no_victim: "nothing in the tier can leave",
+  hole: "what lies before it is not in the tier",
 };
 
 const number = (value: unknown): number | null => (typeof value === "number" ? value : null);
@@ -103,6 +113,7 @@ export function describe(event: EventRow): string {
         age === null ? "" : `${duration(age)} after its store`,
         number(d.num_loaded) === 0 ? "never hit" : "",
         d.is_by_restore ? "for a re-store" : "",
+        worths(number(d.victim_worth), number(d.incoming_worth), "what came in"),
       );
     }
     case "blocks_missed": {
@@ -120,6 +131,25 @@ export function describe(event: EventRow): string {
       const reason = text(d.reason) ?? NONE;
       return join(where, DROP_REASONS[reason] ?? reason);
     }
+    case "stores_refused": {
+      const reason = text(d.reason) ?? NONE;
+      return join(
+        blocks,
+        d.is_restore ? "a re-store" : "",
+        REFUSAL_REASONS[reason] ?? reason,
+        worths(number(d.incoming_worth), number(d.victim_worth), "the least in the tier"),
+      );
+    }
+    case "rule_switched":
+      return switchWords({
+        from_rule: d.from_rule as "lru",
+        to_rule: d.to_rule as "lru",
+        reason: d.reason as "learned",
+        lru_hit_rate: ratio(number(d.lru_hit_blocks), number(d.asked_blocks)),
+        worth_hit_rate: ratio(number(d.worth_hit_blocks), number(d.asked_blocks)),
+        asked_blocks: number(d.asked_blocks) ?? 0,
+        num_reuses: number(d.num_reuses) ?? 0,
+      });
     case "cursor_moved":
       return `g${count(number(d.kv_group))} ${count(number(d.from_index))} → ${count(number(d.to_index))}`;
     case "request_preempted":
@@ -187,6 +217,12 @@ export function statusWords(status: string | null): string {
 function ordered(event: EventRow): string {
   const step = number(event.data.scheduled_step);
   return step === null || step === event.step ? "" : `ordered at step ${count(step)}`;
+}
+
+/** The score of what went or was refused, and of what it was weighed against. */
+function worths(own: number | null, other: number | null, otherWords: string): string {
+  if (own === null) return "";
+  return `worth ${points(own)}${other === null ? "" : `, ${otherWords} ${points(other)}`}`;
 }
 
 /** What the worker measured for the copy. */

@@ -20,6 +20,7 @@ export const conversations = new Resource((abort) => {
 });
 export const conversation = new Resource((abort) => api.conversation(route.peek().id ?? "", abort));
 export const tier = new Resource((abort) => api.tier(tierParams.peek(), abort));
+export const retention = new Resource((abort) => api.retention({ engine: tierParams.peek().engine }, abort));
 export const whatIf = new Resource((abort) => {
   const { policies, cpu_gib } = whatIfParams.peek();
   return api.whatIf({ policies, cpu_gib, engine: mainEngine.peek()?.id }, abort);
@@ -89,6 +90,11 @@ export function startEvidence(): void {
     thing: () => `${tierParams.value.engine}`,
     everyMs: 2000,
     moves: () => !route.peek().params.seq,
+  });
+  keepFresh(retention, {
+    key: () => (on("tier") && mainEngine.value ? `${tierParams.value.engine}` : null),
+    thing: () => `${tierParams.value.engine}`,
+    everyMs: 3000,
   });
   keepFresh(whatIf, {
     key: () =>

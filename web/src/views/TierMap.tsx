@@ -11,6 +11,7 @@ import { engines, mainEngine } from "../state/log";
 import { BlockGrid } from "./BlockGrid";
 import { Figure, Panel, Problem, RequestLink } from "./bits";
 import { TakeAway, useWidth } from "./charts";
+import { RetentionPanel } from "./Retention";
 
 export function TierView() {
   const data = tier.data.value;
@@ -29,6 +30,7 @@ export function TierView() {
         <>
           <Answer data={data} />
           <MapPanel data={data} />
+          <RetentionPanel />
           <Ages data={data} />
         </>
       )}
