@@ -18,9 +18,13 @@ from app.export.formats import encode
 from app.export.rows import TABLE_NAMES, Selection, read_pages
 from app.moments import MomentError, parse_moment
 from connector import log
+from connector.events import RetentionState
 
 T0 = 1_790_000_000_000_000_000
 SECOND = 1_000_000_000
+STATE = RetentionState(
+    "worth", False, 30.5, 50.0, 200.0, 0.01, 11, 8, 60.0, (0.0, 0.5), ((0.5, 0.25), (0.75, 0.5)), (1.5, 9.0)
+)
 HEAD, TAIL = b"\x00\xff" * 16, b"\x01" * 32
 
 
@@ -40,6 +44,7 @@ def filled(make_log: Callable[..., Any], kit: Any) -> Any:
     built.write(first, lookup, at=9)
     built.write(first, kit.event("finished"), at=10)
     built.write(second, kit.event("started", request_id="b"), at=5)
+    built.write(first, STATE, at=8)
     built.policy(enabled=False)
     return built
 
@@ -52,7 +57,7 @@ def test_every_row_of_every_table_is_in_its_parquet_file(filled: Any, tmp_path: 
     written = export(filled.url, tmp_path / "out")
 
     rows = {name: table(tmp_path / "out", name).num_rows for name in TABLE_NAMES}
-    assert rows == {"engines": 2, "policies": 1, "block_hashes": 3, "steps": 2, "events": 5}
+    assert rows == {"engines": 2, "policies": 1, "block_hashes": 3, "steps": 2, "events": 5, "retention_states": 1}
     assert {w.name: w.num_rows for w in written} == {f"{n}.parquet": count for n, count in rows.items()}
     assert {p.name for p in tmp_path.iterdir()} == {"out", "log.db"} | {p.name for p in tmp_path.glob("log.db-*")}
 
@@ -67,6 +72,8 @@ def test_values_keep_their_types(filled: Any, tmp_path: Path) -> None:
     assert stored["cpu_block_ids"] == [7, 8, 9]
     assert stored["copy_ns"] == 5
     assert stored["session_id"] is None
+    [state] = table(tmp_path / "out", "retention_states").to_pylist()
+    assert (state["is_guard_on"], state["lru_hit_blocks"], state["worth"]) == (False, 30.5, "[[0.5,0.25],[0.75,0.5]]")
     [lookup] = [r for r in rows if r["kind"] == "lookup"]
     assert (lookup["is_skipped"], lookup["is_resumed"], lookup["was_owned"]) == (True, False, None)
     assert (rows[0]["request_id"], rows[0]["session_id"], rows[0]["seq"]) == ("chat-é", "=1+1", 1)

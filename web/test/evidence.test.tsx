@@ -151,6 +151,8 @@ describe("benefit", () => {
     expect(screen.getAllByRole("img").map((bar) => bar.getAttribute("aria-label"))).toEqual(
       bars.map(({ words }) => words),
     );
+    // In SVG the name of an attribute counts letter by letter: `tabIndex` is none.
+    for (const bar of screen.getAllByRole("img")) expect(bar.getAttribute("tabindex")).toBe("0");
     const heights = [...document.querySelectorAll(".body")].map((bar) => Number(bar.getAttribute("height")));
     expect(heights[0]).toBeGreaterThan(0);
     expect(heights[1]).toBe(0);

@@ -124,7 +124,7 @@ function Dot({ point, style, at: [x, y] }: { point: CurvePoint; style: LineStyle
   const shape = <path d={SHAPES[style](x, y)} />;
   return (
     // biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: its words are read out point by point
-    <g class="dot" tabIndex={0} role="img" aria-label={point.words}>
+    <g class="dot" tabindex={0} role="img" aria-label={point.words}>
       <title>{point.words}</title>
       {shape}
     </g>

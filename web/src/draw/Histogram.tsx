@@ -62,7 +62,7 @@ export function Histogram({ bars, end, width, height, label, tone, valueLabel }:
         const floor = PAD.top + innerHeight;
         return (
           // biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: its words are read out bar by bar
-          <g key={bar.from} class="bar-of" tabIndex={0} role="img" aria-label={bar.words}>
+          <g key={bar.from} class="bar-of" tabindex={0} role="img" aria-label={bar.words}>
             <title>{bar.words}</title>
             <rect class="catch" x={left} y={PAD.top} width={step} height={innerHeight} />
             <rect class="body" x={left + 1} y={floor - height} width={Math.max(1, step - 2)} height={height} />
