@@ -71,7 +71,7 @@ const UNDER_LRU: RetentionView = {
 describe("the learned curve", () => {
   test("has a line for each class of which something came back, and names the others", () => {
     const { lines, unseen } = worthLines(STATE);
-    expect(lines.map(({ name }) => name)).toEqual(["1st turn", "2nd turn"]);
+    expect(lines.map(({ name }) => name)).toEqual(["■ 1st turn", "◆ 2nd turn"]);
     expect(unseen).toEqual(["left behind", "3rd turn", "later turns"]);
     expect(new Set(lines.map(({ style }) => style)).size).toBe(2);
   });

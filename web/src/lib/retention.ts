@@ -4,6 +4,8 @@ import { NONE, plural } from "./format";
 import type { LineStyle } from "./shadows";
 
 const NAMES = ["left behind", "1st turn", "2nd turn", "3rd turn", "later turns"] as const;
+/** The shapes of the points of each line, as `Curve` draws them for these styles: lines that meet are told apart by them. */
+const SHAPES = ["○", "■", "◆", "△", "✕"] as const;
 const STYLES: readonly LineStyle[] = ["off", "tracked", "rescan", "unlimited", "truth"];
 /** Where the first stretch of idle time, which starts at nothing, stands on an axis that has no 0. */
 const NOTHING_S = 0.25;
@@ -26,7 +28,7 @@ export function worthLines({ edges_s: edges, classes }: RetentionState): { lines
   const isSeen = ({ returns }: { returns: number }) => returns >= FEW_RETURNS;
   return {
     lines: classes.filter(isSeen).map(({ turns, worth }) => ({
-      name: className(turns),
+      name: `${SHAPES[turns] ?? ""} ${className(turns)}`,
       style: STYLES[turns] ?? "off",
       points: doublings(edges).map((bucket) => {
         const x = edges[bucket] || NOTHING_S;

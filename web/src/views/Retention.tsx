@@ -144,7 +144,7 @@ function Switches({ data: { switches, num_switches: all } }: { data: RetentionVi
   if (switches.length === 0) return null;
   return (
     <>
-      <h3 id="rule-switches">Changes of rule, newest first</h3>
+      <p id="rule-switches">Changes of rule, newest first:</p>
       <ul class="notes" aria-labelledby="rule-switches">
         {switches.slice(0, SWITCHES_SHOWN).map((change) => (
           <li key={change.seq}>
