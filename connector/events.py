@@ -380,7 +380,8 @@ class RetentionState:
     the rule can be `worth`. `guard_lead`: by how much more of what was asked the shadow by last use has to lead for the
     guard to be on. `horizon_s`: seconds. `edges_s`: where each bucket of idle time starts, in seconds; the last has no
     end. `worth`: by class of chains and bucket, from 0 to 1; `returns`: chains of the class that came back, fading.
-    The classes: left behind by a turn that went on otherwise, asked for once, twice, three times, more often.
+    The classes: left behind by a turn that went on otherwise, asked for once, twice, three times, more often; heads
+    that prompts share.
     """
 
     rule: str

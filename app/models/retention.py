@@ -12,9 +12,9 @@ Rule = Literal["lru", "worth"]
 class ReuseClass(BaseModel):
     """What is known of chains that were asked for so often."""
 
-    turns: int = Field(
-        description="How often requests came for a chain of this class. The last class is this often or more; 0 is "
-        "what a turn left behind that went on otherwise"
+    turns: int | None = Field(
+        description="How often requests came for a chain of this class; the greatest number is this often or more, 0 "
+        "is what a turn left behind that went on otherwise, null are heads that prompts share"
     )
     returns: float = Field(description="How many of them came back; earlier ones count less and less")
     worth: list[float] = Field(

@@ -70,7 +70,8 @@ def _state(conn: Connection, engine_id: int, where: ColumnElement[bool]) -> Rete
     row: Any = conn.execute(query).one_or_none()
     if row is None:
         return None
-    classes = zip(json.loads(row.worth), json.loads(row.returns), strict=True)
+    worths, returns = json.loads(row.worth), json.loads(row.returns)
+    turns = [*range(len(worths) - 1), None]  # the last class are shared heads
     return RetentionState(
         step=row.step,
         wall_ns=row.wall_ns,
@@ -84,7 +85,7 @@ def _state(conn: Connection, engine_id: int, where: ColumnElement[bool]) -> Rete
         num_to_learn=row.num_to_learn,
         horizon_s=row.horizon_s,
         edges_s=json.loads(row.edges_s),
-        classes=[ReuseClass(turns=n, returns=returns, worth=worth) for n, (worth, returns) in enumerate(classes)],
+        classes=[ReuseClass(turns=n, returns=r, worth=w) for n, r, w in zip(turns, returns, worths, strict=True)],
     )
 
 

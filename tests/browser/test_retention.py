@@ -38,8 +38,8 @@ def kept_log(tmp_path_factory: pytest.TempPathFactory) -> URL:
         RetentionState(
             rule="worth", is_guard_on=False, lru_hit_blocks=30.0, worth_hit_blocks=50.0, asked_blocks=200.0,
             guard_lead=0.01, num_reuses=11, num_to_learn=8, horizon_s=60.0, edges_s=EDGES,
-            worth=(falling(0.01), falling(0.4), falling(0.9), falling(0.95), falling(1.0)),
-            returns=(0.0, 30.0, 12.0, 4.0, 2.0),
+            worth=(falling(0.01), falling(0.4), falling(0.9), falling(0.95), falling(1.0), falling(0.5)),
+            returns=(0.0, 30.0, 12.0, 4.0, 2.0, 50.0),
         ),
     ]  # fmt: skip
     with log.open_writer(url).begin() as conn:

@@ -19,7 +19,7 @@ def learn(engine, once, twice):
     """What chains that were asked for once, and more often, are worth, at any age."""
     curve = engine.manager._restorer.keeper.retention.curve
     curve.num_reuses = 8
-    curve.worth = [[worth] * NUM_BUCKETS for worth in (0.0, once, twice, twice, twice)]
+    curve.worth = [[worth] * NUM_BUCKETS for worth in (0.0, once, twice, twice, twice, twice)]
 
 
 def rest(engine, request_id, tokens):

@@ -26,6 +26,7 @@ const STATE: RetentionState = {
     { turns: 2, returns: 4, worth: [0.9, 0.8, 0.7, 0.6, 0.5, 0.4] },
     { turns: 3, returns: 0.4, worth: [0.9, 0.9, 0.9, 0.9, 0.9, 0.9] },
     { turns: 4, returns: 0, worth: [0.9, 0.9, 0.9, 0.9, 0.9, 0.9] },
+    { turns: null, returns: 50, worth: [0.5, 0.5, 0.5, 0.5, 0.5, 0.5] },
   ],
 };
 const VIEW: RetentionView = {
@@ -71,9 +72,9 @@ const UNDER_LRU: RetentionView = {
 describe("the learned curve", () => {
   test("has a line for each class of which something came back, and names the others", () => {
     const { lines, unseen } = worthLines(STATE);
-    expect(lines.map(({ name }) => name)).toEqual(["■ 1st turn", "◆ 2nd turn"]);
+    expect(lines.map(({ name }) => name)).toEqual(["■ 1st turn", "◆ 2nd turn", "▽ shared heads"]);
     expect(unseen).toEqual(["left behind", "3rd turn", "later turns"]);
-    expect(new Set(lines.map(({ style }) => style)).size).toBe(2);
+    expect(new Set(lines.map(({ style }) => style)).size).toBe(3);
   });
 
   test("has a point where idle time begins and one at each doubling, with its words", () => {

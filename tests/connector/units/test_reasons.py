@@ -32,7 +32,7 @@ class Played:
         """A chain that was asked for twice is worth 0.9, one that was asked for once 0.1, at any age."""
         curve = self.retention.curve
         curve.num_reuses = 8
-        curve.worth = [[worth] * NUM_BUCKETS for worth in (0.0, 0.1, 0.9, 0.9, 0.9)]
+        curve.worth = [[worth] * NUM_BUCKETS for worth in (0.0, 0.1, 0.9, 0.9, 0.9, 0.9)]
 
     @property
     def switches(self):
@@ -69,10 +69,10 @@ def test_each_change_of_rule_is_told_with_what_both_shadows_found():
     assert guard_on.worth_hit_blocks == pytest.approx(found * FADE)
     assert guard_on.asked_blocks == pytest.approx(asked * FADE + 2)
 
-    # A lead of 2 blocks in 8 + 100 is more than a point, in 8 + 200 it is less.
-    played.come(list(range(100, 200)), 4.0)
+    # A lead of 2 blocks in 8 + 50 is more than three points, in 8 + 100 it is less.
+    played.come(list(range(100, 150)), 4.0)
     assert len(played.switches) == 2
-    played.come(list(range(200, 300)), 5.0)
+    played.come(list(range(200, 250)), 5.0)
     assert [(s.from_rule, s.to_rule, s.reason) for s in played.switches[2:]] == [("lru", "worth", "guard_off")]
 
 
@@ -80,7 +80,7 @@ def test_what_was_learned_is_told_at_once_then_every_three_seconds_and_only_wher
     played = Played()
     (first,) = played.states
     assert (first.rule, first.is_guard_on, first.asked_blocks, first.num_reuses) == ("lru", False, 0.0, 0)
-    assert (first.num_to_learn, first.guard_lead) == (8, 0.01)
+    assert (first.num_to_learn, first.guard_lead) == (8, 0.03)
     assert set(first.worth) == {(1.0,) * NUM_BUCKETS}
     played.reasons.step_begins(lambda: 10.0)
     assert played.states == [first]
@@ -94,8 +94,8 @@ def test_what_was_learned_is_told_at_once_then_every_three_seconds_and_only_wher
     assert len(played.states) == 3
     newest = played.states[-1]
     assert (newest.edges_s[0], newest.edges_s[1], newest.edges_s[-1]) == (0.0, 0.5, pytest.approx(2048.0))
-    assert [row[0] for row in newest.worth] == [0.0, 0.1, 0.9, 0.9, 0.9]
-    assert newest.returns == (0, 1, 1, 1, 0)  # asked for once, twice, three times before it came back
+    assert [row[0] for row in newest.worth] == [0.0, 0.1, 0.9, 0.9, 0.9, 0.9]
+    assert newest.returns == (0, 1, 1, 1, 0, 0)  # asked for once, twice, three times before it came back
 
 
 def test_emptied_tier_that_has_learned_goes_by_worth_again_and_says_so():

@@ -1766,9 +1766,9 @@ export interface components {
             returns: number;
             /**
              * Turns
-             * @description How often requests came for a chain of this class. The last class is this often or more; 0 is what a turn left behind that went on otherwise
+             * @description How often requests came for a chain of this class; the greatest number is this often or more, 0 is what a turn left behind that went on otherwise, null are heads that prompts share
              */
-            turns: number;
+            turns: number | null;
             /**
              * Worth
              * @description What keeping one is worth, from 0 to 1, by how long nobody has asked for it: one number for each of the state's `edges_s`

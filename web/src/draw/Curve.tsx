@@ -136,5 +136,6 @@ const SHAPES: Readonly<Record<LineStyle, (x: number, y: number) => string>> = {
   tracked: (x, y) => `M${x - 4} ${y - 4}h8v8h-8z`,
   rescan: (x, y) => `M${x} ${y - 5.5}l5.5 5.5l-5.5 5.5l-5.5 -5.5z`,
   unlimited: (x, y) => `M${x} ${y - 5}l5 9h-10z`,
+  heads: (x, y) => `M${x} ${y + 5}l5 -9h-10z`,
   truth: (x, y) => `M${x - 5} ${y - 5}l10 10m0 -10l-10 10`,
 };

@@ -19,6 +19,7 @@ export const DASHES: Readonly<Record<LineStyle, readonly number[]>> = {
   tracked: [],
   rescan: [10, 3, 2, 3],
   unlimited: [2, 3],
+  heads: [14, 4],
 };
 
 export function lineColor(style: LineStyle, ink: Ink): string {

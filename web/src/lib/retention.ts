@@ -3,10 +3,10 @@ import type { RetentionState, RetentionView, RuleSwitch } from "../api/types";
 import { NONE, plural } from "./format";
 import type { LineStyle } from "./shadows";
 
-const NAMES = ["left behind", "1st turn", "2nd turn", "3rd turn", "later turns"] as const;
+const NAMES = ["left behind", "1st turn", "2nd turn", "3rd turn", "later turns", "shared heads"] as const;
 /** The shapes of the points of each line, as `Curve` draws them for these styles: lines that meet are told apart by them. */
-const SHAPES = ["○", "■", "◆", "△", "✕"] as const;
-const STYLES: readonly LineStyle[] = ["off", "tracked", "rescan", "unlimited", "truth"];
+const SHAPES = ["○", "■", "◆", "△", "✕", "▽"] as const;
+const STYLES: readonly LineStyle[] = ["off", "tracked", "rescan", "unlimited", "truth", "heads"];
 /** Where the first stretch of idle time, which starts at nothing, stands on an axis that has no 0. */
 const NOTHING_S = 0.25;
 /** Fewer returns than this and a class is drawn like all others: a line of its own would say nothing. */
@@ -19,8 +19,13 @@ export interface WorthLine {
 }
 
 /** What chains that were asked for so often are called. */
-export function className(turns: number): string {
-  return NAMES[turns] ?? `${turns} turns`;
+export function className(turns: number | null): string {
+  return NAMES[place(turns)] ?? `${turns} turns`;
+}
+
+/** Where a class stands in the lists above: heads that prompts share have no number of turns. */
+function place(turns: number | null): number {
+  return turns ?? NAMES.length - 1;
 }
 
 /** A line a class of which something came back, worth over seconds of idle time; and the names of the others. */
@@ -28,8 +33,8 @@ export function worthLines({ edges_s: edges, classes }: RetentionState): { lines
   const isSeen = ({ returns }: { returns: number }) => returns >= FEW_RETURNS;
   return {
     lines: classes.filter(isSeen).map(({ turns, worth }) => ({
-      name: `${SHAPES[turns] ?? ""} ${className(turns)}`,
-      style: STYLES[turns] ?? "off",
+      name: `${SHAPES[place(turns)] ?? ""} ${className(turns)}`,
+      style: STYLES[place(turns)] ?? "off",
       points: doublings(edges).map((bucket) => {
         const x = edges[bucket] || NOTHING_S;
         const y = worth[bucket] ?? null;

@@ -1,6 +1,6 @@
 // How the line of a policy looks: the same on the timeline and on the curve. Pure: imports nothing.
 
-export type LineStyle = "off" | "tracked" | "rescan" | "unlimited" | "truth";
+export type LineStyle = "off" | "tracked" | "rescan" | "unlimited" | "truth" | "heads";
 
 const STYLES: readonly LineStyle[] = ["off", "tracked", "rescan", "unlimited", "truth"];
 
