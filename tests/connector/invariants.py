@@ -24,6 +24,7 @@ from connector.events import (
     CacheReset,
     ChainExtended,
     EventsDropped,
+    RetentionState,
 )
 
 
@@ -378,6 +379,8 @@ class Watch:
                 self._parents[h] = parent
                 parent = h
             return self._inner(event)
+        if isinstance(event, RetentionState):
+            return self._inner(event)  # a row of a table of its own
         if event.kind != "policy_applied":
             self._num_events += 1
         assert not isinstance(event, EventsDropped)
