@@ -110,7 +110,7 @@ def test_an_empty_folder_that_is_there_stays_the_same_and_gets_the_files(
     before = out.stat().st_ino
     assert run("export", "--db", recorded, "--out", "out").returncode == 0
     assert out.stat().st_ino == before
-    tables = ["block_hashes", "engines", "events", "policies", "steps"]
+    tables = ["block_hashes", "engines", "events", "policies", "retention_states", "steps"]
     assert sorted(p.name for p in out.iterdir()) == [f"{t}.parquet" for t in tables]
 
 
