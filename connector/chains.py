@@ -111,7 +111,7 @@ class ChainTree:
         num_views: how many tiers are followed.
         max_blocks: how many blocks are remembered, ghosts included, beyond those on which requests run.
         on_split: told of (head, rest) when a chain was split; `rest` is the object that there was.
-        on_dropped: told of a chain that is forgotten, before it is.
+        on_dropped: told of a chain that is forgotten, when nothing hangs on its parent by it any more.
     """
 
     def __init__(
@@ -285,10 +285,10 @@ class ChainTree:
                 del chain.keys[num_kept:]
                 kept.append(entry)
                 continue
-            self._on_dropped(chain, now)
             parent = chain.parent
             assert parent is not None
             del parent.children[chain.keys[0]]
+            self._on_dropped(chain, now)
             chain.keys.clear()
             self.num_chains -= 1
             self.note_leaf(parent)

@@ -3,7 +3,8 @@
 Pure: standard library only. The same module decides for the live tier and for its own guard.
 
     victim(for chain c, margin m):
-      of each class (how often it was asked for; with or without a running request): the least recently used chain
+      of each class (how often it was asked for, or a head that others hang on; with or without a running request): the
+      least recently used chain
       v = the one that is worth least (of equals the one that was first seen last)
       worth(v) * m < worth(c):                                     a block at v's end goes
       equal, c has blocks there, and v was first seen after c:     a block at v's end goes
@@ -12,8 +13,8 @@ Pure: standard library only. The same module decides for the live tier and for i
 
 Worth is what `reuse` has learned, and 1 for what a request that waits for its turn will find: of those the last one in
 the queue goes first. Until it has learned something, and while the guard says so, the least recently used chain goes
-and nothing is refused. The guard are two tiers without bytes, one by either rule, that see the same
-requests: by which of them more was found of late, the live tier goes.
+and nothing is refused. The guard are two tiers without bytes, one by either rule, that see the same requests: by which
+of them more was found of late, the live tier goes.
 """
 
 from collections.abc import Callable, Sequence
@@ -247,9 +248,13 @@ class Retention:
     def _on_split(self, head: Chain, rest: Chain) -> None:
         for view in self._views:
             view.note(head)
+            view.note(rest)  # who stood on the head alone is not its owner any more
 
     def _on_dropped(self, chain: Chain, now: float) -> None:
         self.curve.goes_on(chain, now)
+        assert chain.parent is not None
+        for view in self._views:
+            view.note(chain.parent)  # it may be no head that others share any more
 
     def _release(self, chain: Chain, wanted: int) -> int:
         keep = max(self.live.count(chain), len(chain.keys) - wanted)

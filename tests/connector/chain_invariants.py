@@ -8,7 +8,9 @@ from typing import Any
 
 from harness import Engine
 
+from connector.chains import Chain
 from connector.retention import LIVE, Retention
+from connector.views import View
 
 
 def check_keeper(engine: Engine) -> None:
@@ -59,8 +61,9 @@ def check_tree(retention: Retention) -> None:
         assert chain.num_owners == owners
         waiting = sum(path.is_waiting for path in chain.paths) + sum(kid.num_waiting for kid in chain.children.values())
         assert chain.num_waiting == waiting
-        for v in views:
+        for v, view in views.items():
             used[v] += chain.counts[v]
+            assert not view.is_candidate(chain) or _can_be_found(view, chain), f"nobody finds {chain} in view {v}"
             assert 0 <= chain.counts[v] <= len(chain.keys)
             assert chain.num_kids[v] == sum(1 for kid in chain.children.values() if kid.counts[v])
             assert not chain.num_kids[v] or chain.counts[v] == len(chain.keys), "a hole"
@@ -69,3 +72,9 @@ def check_tree(retention: Retention) -> None:
     for v, view in views.items():
         assert view.used == used[v]
         assert view.used <= view.capacity
+
+
+def _can_be_found(view: View, chain: Chain) -> bool:
+    """Whether the chain is set aside, or stands in the heap of its class as what it is now."""
+    heap = view._heaps.get(view._classify(chain), [])
+    return chain in view._parked or any(e[3] is chain and e[0] == view._order(chain) for e in heap)

@@ -98,3 +98,32 @@ def test_tree_and_its_tiers_add_up_whatever_comes(prompts, capacity):
     for chain in retention.tree:
         assert all(b[:-1] == a for a, b in pairwise(chain.keys))
         assert not chain.num_owners
+
+
+DEEDS = st.lists(
+    st.tuples(st.sampled_from(["come", "come", "go on", "go on", "go on", "end"]), st.integers(0, 5), st.integers(0, 2)),
+    max_size=80,
+)
+
+
+@given(DEEDS, st.integers(1, 6))
+def test_whoever_may_leave_can_be_found_whatever_waits_and_runs(deeds, capacity):
+    """Requests wait with a prompt of which a part is known, run block by block beside one another, and end."""
+    retention = Retention(capacity)
+    paths = []
+    for now, (deed, which, symbol) in enumerate(deeds):
+        if deed == "come":
+            known = [chain.keys[-1] for chain in retention.tree]
+            prompt = known[which % len(known)] if known and symbol else ()
+            keys = [prompt[: i + 1] for i in range(len(prompt))]
+            paths.append((retention.arrive(keys, float(now)), list(prompt)))
+        elif paths:
+            path, symbols = paths[which % len(paths)]
+            if deed == "go on":
+                symbols.append(symbol)
+                retention.advance(path, tuple(symbols), float(now))
+                retention._take_in(retention.live, path, path.chains(), retention.rule, float(now))
+            else:
+                paths.remove((path, symbols))
+                retention.leave(path, float(now))
+        check_tree(retention)
