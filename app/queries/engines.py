@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from app.errors import NotFoundError
 from app.models import Engine
 from app.settings import Settings
 from connector import tables
@@ -22,6 +23,19 @@ def read_engines(conn: Connection, now_ns: int, settings: Settings) -> list[Engi
         Engine(**{n: row[n] for n in columns}, kv_groups=json.loads(row["kv_groups"]), is_live=row["id"] in live)
         for row in rows
     ]
+
+
+def engine_row(conn: Connection, engine_id: int | None) -> Any:
+    """The row of an engine, of the newest if none is named.
+
+    Raises:
+        NotFoundError: no such engine.
+    """
+    query = select(tables.engines).order_by(_c.id.desc()).limit(1)
+    row = conn.execute(query if engine_id is None else query.where(_c.id == engine_id)).one_or_none()
+    if row is None:
+        raise NotFoundError("this log has no engine" if engine_id is None else f"this log has no engine {engine_id}")
+    return row
 
 
 def live_engines(conn: Connection, now_ns: int, settings: Settings) -> dict[int, int]:

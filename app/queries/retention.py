@@ -5,14 +5,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
-from app.errors import NotFoundError
 from app.models import RetentionState, RetentionView, ReuseClass, RuleSwitch
 from app.models.retention import Rule
+from app.queries.engines import engine_row
 from app.queries.ranges import SECOND_NS
 from connector import tables
 
 _c = tables.events.c
-_e = tables.engines.c
 _r = tables.rollups.c
 _s = tables.retention_states.c
 _SUMS = ("evicted_blocks", "evicted_by_worth_blocks", "num_refusals")
@@ -24,10 +23,7 @@ def read_retention(conn: Connection, engine_id: int | None, limit: int) -> Reten
     Raises:
         NotFoundError: no such engine.
     """
-    engine = select(_e.id) if engine_id is None else select(_e.id).where(_e.id == engine_id)
-    found: int | None = conn.execute(engine.order_by(_e.id.desc()).limit(1)).scalar_one_or_none()
-    if found is None:
-        raise NotFoundError("this log has no engine" if engine_id is None else f"this log has no engine {engine_id}")
+    found: int = engine_row(conn, engine_id).id
     applied = (_c.engine_id == found, _c.kind == "policy_applied")
     last = conn.execute(select(_c.retention).where(*applied).order_by(_c.seq.desc()).limit(1)).one_or_none()
     # From the first answer on that follows the last other one.

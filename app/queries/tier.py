@@ -13,11 +13,12 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from app.errors import BadQueryError, NotFoundError
+from app.errors import BadQueryError
 from app.models import Tier, TierBlock, TierState
 from app.queries.benefit import histogram
 from app.queries.branches import driver_of
 from app.queries.conversation_index import ConversationIndex
+from app.queries.engines import engine_row
 from app.queries.events import newest_seq
 from app.queries.ranges import SECOND_NS
 from app.queries.rollups import read_totals
@@ -53,7 +54,6 @@ WHERE l.engine_id = ?2 AND l.cpu_hit_tokens > 0 AND NOT EXISTS (
 """
 _PARENT = "SELECT parent_hash FROM block_hashes WHERE engine_id = ? AND hash = ?"
 
-_e = tables.engines.c
 _c = tables.events.c
 
 
@@ -85,7 +85,7 @@ def read_tier(
         NotFoundError: no such engine.
         BadQueryError: an empty range.
     """
-    engine = _engine(conn, engine_id)
+    engine = engine_row(conn, engine_id)
     newest = newest_seq(conn)
     at = newest if seq is None else min(seq, newest)
     wall = select(_c.wall_ns).where(_c.seq <= at, _c.engine_id == engine.id).order_by(_c.seq.desc()).limit(1)
@@ -126,14 +126,6 @@ def read_tier(
         churn=sums["evicted_unhit_blocks"] / judged if judged else None,
         eviction_age=histogram([sums[name] for name in ages]),
     )
-
-
-def _engine(conn: Connection, engine_id: int | None) -> Any:
-    query = select(tables.engines).order_by(_e.id.desc()).limit(1)
-    row = conn.execute(query if engine_id is None else query.where(_e.id == engine_id)).one_or_none()
-    if row is None:
-        raise NotFoundError("this log has no engine" if engine_id is None else f"this log has no engine {engine_id}")
-    return row
 
 
 def _ratios(engine: Any) -> list[int]:
