@@ -100,10 +100,8 @@ def test_tree_and_its_tiers_add_up_whatever_comes(prompts, capacity):
         assert not chain.num_owners
 
 
-DEEDS = st.lists(
-    st.tuples(st.sampled_from(["come", "come", "go on", "go on", "go on", "end"]), st.integers(0, 5), st.integers(0, 2)),
-    max_size=80,
-)
+WHAT = st.sampled_from(["come", "come", "go on", "go on", "go on", "end"])
+DEEDS = st.lists(st.tuples(WHAT, st.integers(0, 5), st.integers(0, 2)), max_size=80)
 
 
 @given(DEEDS, st.integers(1, 6))
