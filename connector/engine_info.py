@@ -36,6 +36,11 @@ def why_not(manager: SimpleCPUOffloadScheduler | None) -> str | None:
     return None
 
 
+def block_bytes_of(kv_cache_config: "KVCacheConfig") -> int:
+    """Bytes of one block, all layers of one rank."""
+    return kv_cache_config.kv_cache_tensors[0].size // kv_cache_config.num_blocks
+
+
 def engine_info(
     vllm_config: VllmConfig,
     kv_cache_config: "KVCacheConfig",
@@ -59,7 +64,7 @@ def engine_info(
         hash_block_size=hash_block_size,
         num_gpu_blocks=kv_cache_config.num_blocks - 1,
         num_cpu_blocks=manager.num_cpu_blocks - 1 if manager is not None else 0,
-        block_bytes=kv_cache_config.kv_cache_tensors[0].size // kv_cache_config.num_blocks,
+        block_bytes=block_bytes_of(kv_cache_config),
         kv_groups=tuple(
             KVGroup(
                 sizes[g],

@@ -113,11 +113,14 @@ class Keeper:
             self.retention.begin(path)
             self._changed()
 
-    def ended(self, request_id: str) -> None:
+    def ended(self, request: "Request") -> None:
+        request_id = request.request_id
         self._refused.pop(request_id, None)
         self._reasons.ended(request_id)
         path = self._paths.pop(request_id, None)
         if path is not None:
+            # Also what was not looked at any more since the tier would have refused it: the guard's tiers would not.
+            self._pass_all(request, path)
             self.retention.leave(path, self._clock())
             self._changed()
 
@@ -166,7 +169,7 @@ class Keeper:
         if path is None:
             return
         if group == self._group:
-            self._pass(request, path, index)
+            self._pass(request, path, index, key)
         position = self._position(group, index)
         self._reasons.passed(request.request_id, position)
         chain = self._chain_at(path, position)
@@ -181,13 +184,26 @@ class Keeper:
             del self._strays[block.block_id]
             self._hang(key, chain.keys[offset])
 
-    def _pass(self, request: "Request", path: Path, index: int) -> None:
-        if path.length > index:
+    def _pass(self, request: "Request", path: Path, index: int, key: bytes) -> None:
+        """The path goes on to the block at `index`, which is `key`, where it does not yet."""
+        missing = index - path.length
+        if missing < 0:
+            return
+        if not missing:
+            self.retention.advance(path, key, self._clock())
             return
         hashes = self._layout.hashes(request, self._group)
         while path.length <= index:
             key = make_block_hash_with_group_id(hashes[path.length], self._group)
             self.retention.advance(path, key, self._clock())
+
+    def _pass_all(self, request: "Request", path: Path) -> None:
+        """The path goes on to the last full block that the request has computed."""
+        computed = request.num_computed_tokens - request.num_output_placeholders
+        hashes = self._layout.hashes(request, self._group)
+        last = min(computed // self._size, len(hashes)) - 1
+        if last >= path.length:
+            self._pass(request, path, last, make_block_hash_with_group_id(hashes[last], self._group))
 
     def admit(
         self, request: "Request", group: int, index: int, key: bytes, *, num_ready: int = 1, is_restore: bool = False
@@ -198,7 +214,7 @@ class Keeper:
         if path is None:
             return self._place_for_stranger()
         if group == self._group:
-            self._pass(request, path, index)
+            self._pass(request, path, index, key)
         position = self._position(group, index)
         chain = self._chain_at(path, position)
         is_behind_hole = chain is None or self._is_behind_hole(chain, group, position)

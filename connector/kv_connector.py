@@ -10,19 +10,27 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 from vllm.distributed.kv_transfer.kv_connector.v1.simple_cpu_offload_connector import SimpleCPUOffloadConnector
 from vllm.logger import init_logger
 from vllm.platforms import current_platform
+from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadMetadata
 
 from connector import log
-from connector.engine_info import engine_info, why_not
+from connector.engine_info import block_bytes_of, engine_info, why_not
 from connector.engine_row import EngineInfo
-from connector.prom_metrics import ReStorePromMetrics, ReStoreStats, StatsSource
+from connector.prom_metrics import (
+    ReStorePromMetrics,
+    ReStoreStats,
+    ReStoreStatsSource,
+    StatsSource,
+    StockStatsSource,
+)
 from connector.recorder import Pen, Recorder
 from connector.scheduler import ReStoreScheduler
 from connector.worker import HostCopyWorker
 
 if TYPE_CHECKING:
-    from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorTransferResults
+    from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorTransferResults
     from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorStats
     from vllm.v1.core.kv_cache_manager import KVCacheManager
+    from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.kv_cache_interface import KVCacheConfig
     from vllm.v1.request import Request
 
@@ -64,6 +72,7 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
             raise ValueError(f"restore_scheduler must be one of {', '.join(SCHEDULER_HALVES)}, not {half!r}")
         if half == "stock":
             logger.info("The scheduler half is vLLM's own, as restore_scheduler says; nothing is logged")
+            self._stats = StockStatsSource(block_bytes_of(kv_cache_config))
             return
         reason = why_not(self.scheduler_manager)
         info = engine_info(vllm_config, kv_cache_config, self.scheduler_manager, reason)
@@ -72,7 +81,7 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
             logger.warning("Re-store does not apply here (%s): this engine does what stock vLLM does", reason)
             return
         self.scheduler_manager = ReStoreScheduler(self.scheduler_manager, self._recorder)
-        self._stats = StatsSource(self.scheduler_manager, self._recorder)
+        self._stats = ReStoreStatsSource(self.scheduler_manager, self._recorder)
 
     def _open_recorder(self, extra: dict[str, Any], info: EngineInfo) -> Pen:
         """The pen. `extra`: the `kv_connector_extra_config`."""
@@ -88,6 +97,12 @@ class ReStoreConnector(SimpleCPUOffloadConnector):
     def on_new_request(self, request: "Request") -> None:
         if isinstance(self.scheduler_manager, ReStoreScheduler):
             self.scheduler_manager.on_new_request(request)
+
+    def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> "KVConnectorMetadata":
+        meta = super().build_connector_meta(scheduler_output)
+        if isinstance(self._stats, StockStatsSource) and isinstance(meta, SimpleCPUOffloadMetadata):
+            self._stats.count(meta)
+        return meta
 
     # --- stats ------------------------------------------------------------------------------------------------------
 

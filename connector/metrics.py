@@ -26,7 +26,9 @@ from connector.events import (
 logger = logging.getLogger("vllm.restore")
 
 PREFIX = "vllm_restore_"
-POLICIES = ("off", "rescan", "tracked", "adaptive", "adaptive-off")
+STOCK = "stock"
+"""Where `restore_scheduler` has put vLLM's own scheduler half in the place of ours."""
+POLICIES = ("off", "rescan", "tracked", "adaptive", "adaptive-off", STOCK)
 SOURCES = ("gpu", "cpu", "restored", "computed")
 OPERATIONS = ("store", "restore", "load")
 TIER_STATES = ("free", "cached", "in_flight")

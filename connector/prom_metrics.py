@@ -5,6 +5,7 @@ Engine ring. `ReStoreStats` is made by the scheduler's process, travels with vLL
 what vLLM logs every ten seconds.
 """
 
+from collections.abc import Callable
 from importlib.metadata import version
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,11 @@ from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorStat
 from vllm.logger import init_logger
 from vllm.v1.simple_kv_offload.metrics import SimpleCPUOffloadPromMetrics, SimpleCPUOffloadStats
 
-from connector.metrics import INFO, METRICS, POLICIES, PREFIX, Labels, Metric, Metrics, Values
+from connector.metrics import INFO, METRICS, POLICIES, PREFIX, STOCK, Labels, Metric, Metrics, Values
 
 if TYPE_CHECKING:
+    from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadMetadata
+
     from connector.recorder import Pen
     from connector.scheduler import ReStoreScheduler
 
@@ -48,28 +51,17 @@ class ReStoreStats(SimpleCPUOffloadStats):
 
 
 class StatsSource:
-    """What one engine's scheduler half has to say after a step.
+    """What one engine has to say after a step, beside vLLM's connector. After a fault of its own it says no more.
 
     Args:
-        manager: its scheduler half, whose journal is listened to from now on.
-        recorder: knows what is missing from the log.
+        policy: the label of the policy that holds now.
     """
 
-    def __init__(self, manager: "ReStoreScheduler", recorder: "Pen") -> None:
-        self._manager = manager
-        self._recorder = recorder
-        self._num_dropped = 0
+    def __init__(self, policy: Callable[[], str]) -> None:
+        self._policy = policy
         self._is_broken = False
         self._info = (version("vllm-restore"), vllm.__version__)
-        self.metrics = Metrics(self._policy)
-        manager._journal.on_event = self.metrics.count
-
-    def _policy(self) -> str:
-        """What the log says is obeyed. The scheduler half hears of it as its next step begins, and alone knows that a
-        fault has turned re-store off."""
-        applied = self._recorder.applied
-        obeyed = self._manager._restorer.policy if applied is self._manager._versioned else applied.policy
-        return obeyed.label
+        self.metrics = Metrics(policy)
 
     def join(self, stock: SimpleCPUOffloadStats) -> SimpleCPUOffloadStats:
         """The stock stats with ours beside them; the stock stats alone after a fault of ours."""
@@ -77,10 +69,40 @@ class StatsSource:
             return stock
         try:
             return ReStoreStats({**stock.data, OURS: self._take()})
-        except Exception as e:
-            self._is_broken = True
-            logger.exception("The metrics of re-store stop here after a fault: %s", e)
+        except Exception as e:  # noqa: BLE001 - boundary to vLLM
+            self._stop(e)
             return stock
+
+    def _take(self) -> Values:
+        policy = self._policy()
+        return self.metrics.take() | {"policy": {(p,): int(p == policy) for p in POLICIES}, INFO.name: {self._info: 1}}
+
+    def _stop(self, e: Exception) -> None:
+        self._is_broken = True
+        logger.exception("The metrics of re-store stop here after a fault: %s", e)
+
+
+class ReStoreStatsSource(StatsSource):
+    """Of our scheduler half.
+
+    Args:
+        manager: its journal is listened to from now on.
+        recorder: knows what is missing from the log.
+    """
+
+    def __init__(self, manager: "ReStoreScheduler", recorder: "Pen") -> None:
+        super().__init__(self._obeyed)
+        self._manager = manager
+        self._recorder = recorder
+        self._num_dropped = 0
+        manager._journal.on_event = self.metrics.count
+
+    def _obeyed(self) -> str:
+        """What the log says is obeyed. The scheduler half hears of it as its next step begins, and alone knows that a
+        fault has turned re-store off."""
+        applied = self._recorder.applied
+        obeyed = self._manager._restorer.policy if applied is self._manager._versioned else applied.policy
+        return obeyed.label
 
     def _take(self) -> Values:
         if new := self._recorder.num_dropped - self._num_dropped:
@@ -88,8 +110,7 @@ class StatsSource:
             self._num_dropped += new
         manager, tier = self._manager, self._manager._tier
         cached, in_flight = tier.num_resident, tier.num_in_flight
-        policy = self._policy()
-        return self.metrics.take() | {
+        return super()._take() | {
             "tier_blocks": {
                 # vLLM keeps one block for itself.
                 ("free",): manager.cpu_block_pool.num_gpu_blocks - 1 - cached - in_flight,
@@ -97,10 +118,32 @@ class StatsSource:
                 ("in_flight",): in_flight,
             },
             "restorable_blocks": {(): manager._owners.num_lost},
-            "policy": {(p,): int(p == policy) for p in POLICIES},
             "policy_version": {(): self._recorder.applied.version},
-            INFO.name: {self._info: 1},
         }
+
+
+class StockStatsSource(StatsSource):
+    """Of vLLM's own scheduler half, without a log: the copies that its steps order.
+
+    Args:
+        block_bytes: all layers of one rank.
+    """
+
+    def __init__(self, block_bytes: int) -> None:
+        super().__init__(lambda: STOCK)
+        self._block_bytes = block_bytes
+
+    def count(self, meta: "SimpleCPUOffloadMetadata") -> None:
+        """Count one step's copies."""
+        if self._is_broken:
+            return
+        try:
+            for operation, blocks in (("store", meta.store_gpu_blocks), ("load", meta.load_gpu_blocks)):
+                if blocks:
+                    self.metrics.add("copied_blocks_total", (operation, STOCK), len(blocks))
+                    self.metrics.add("copied_bytes_total", (operation, STOCK), len(blocks) * self._block_bytes)
+        except Exception as e:  # noqa: BLE001 - boundary to vLLM
+            self._stop(e)
 
 
 class ReStorePromMetrics(SimpleCPUOffloadPromMetrics):

@@ -136,7 +136,7 @@ class Recorder:
     @property
     def num_gaps(self) -> int:
         """Grows whenever something that was recorded is not in the log: whoever relies on it has to tell it again."""
-        return self.num_dropped + self.num_reopened
+        return self._num_overflowed + self._num_refused + self.num_reopened
 
     @property
     def is_checkpointer(self) -> bool:

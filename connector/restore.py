@@ -20,6 +20,7 @@ from connector.tier import Tier
 
 if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_utils import BlockHashList
+    from vllm.v1.request import Request
 
     from connector.keeper import Keeper
 
@@ -36,6 +37,17 @@ class Candidate(NamedTuple):
     index: int
     key: bytes
     gpu_block_id: int
+
+
+def may_own(request: "Request") -> bool:
+    """Whether a request's blocks are copied again when they are lost.
+
+    Not those of a session of streamed inputs, where a position names no block, nor where the client said
+    `kv_transfer_params: {"restore": false}`: of a prompt, say, that nobody will ask again. Whatever else stands there
+    is vLLM's or a mistake, and is passed over.
+    """
+    asked = request.kv_transfer_params
+    return not request.resumable and not (isinstance(asked, dict) and asked.get("restore") is False)
 
 
 class Restorer:
@@ -118,7 +130,7 @@ class Restorer:
     def _restore_by_scan(self, preempted: Iterable[str]) -> None:
         """Walk every block below every cursor. The reference: what is found missing was evicted."""
         for request_id, state in self._m._reqs_to_store.items():
-            if state.finished or request_id in preempted or state.request.resumable:
+            if state.finished or request_id in preempted or not may_own(state.request):
                 continue
             room = self._room()
             if room <= 0:
@@ -195,7 +207,7 @@ class Restorer:
 
     def restore_at_finish(self, state: StoreRequestState) -> None:
         """The last moment at which the request's lost blocks are still on the GPU."""
-        if state.request.resumable:
+        if not may_own(state.request):
             return
         keeper = self.keeper
         if keeper is None and self.policy.mode == "rescan":
@@ -318,7 +330,7 @@ class Restorer:
         m = self._m
         gpu_pool = m._gpu_block_pool
         assert gpu_pool is not None
-        copies = [(c.gpu_block_id, self._copy(c, is_restore=True)) for c in chosen]
+        copies = [(c.gpu_block_id, self._copy_again(c)) for c in chosen]
         block_meta = None
         if m.enable_kv_cache_events:
             requests = [m._reqs_to_store[c.request_id].request for c in chosen]
@@ -372,9 +384,10 @@ class Restorer:
         if keeper is not None:
             keeper.begin_batch()  # vLLM allocates request by request
         is_ours = self.policy.enabled or keeper is not None
+        is_owner = may_own(state.request)
         is_strict = is_ours and keeper is None and self.policy.mode == "tracked" and self._is_tight(len(order))
         walk = self.admission.walk() if is_strict else None
-        kept: list[Candidate] = []
+        kept: list[int] = []
         reviewed = list(advanced)
         for g in self._groups_to_review(advanced):
             count = advanced[g]
@@ -387,8 +400,7 @@ class Restorer:
                     continue
                 gpu_block_id, key = found
                 depth = self._layout.depth(g, i)
-                is_twin = is_ours and key in self._tier.keys_in_flight
-                is_new = gpu_block_id in order and not is_twin
+                is_new = gpu_block_id in order and not (is_ours and key in self._tier.keys_in_flight)
                 if keeper is not None and not is_new:
                     keeper.lies_there(state.request, g, i, key)
                 if is_new:
@@ -399,12 +411,15 @@ class Restorer:
                         self._is_waiting = True
                         end = i
                         break
-                    candidate = Candidate(request_id, g, i, key, gpu_block_id)
-                    self._tier.choose([(gpu_block_id, self._copy(candidate, is_restore=False))])
-                    kept.append(candidate)
-                self._owners.own(request_id, g, i, depth, key)
+                    parent = hashes[i - 1] if i else None
+                    copy = Copy(request_id, key, g, i, parent, is_restore=False, scheduled_step=self.step)
+                    self._tier.choose(((gpu_block_id, copy),))
+                    kept.append(gpu_block_id)
+                if is_owner:
+                    self._owners.own(request_id, g, i, depth, key)
             reviewed[g] = end - start
-            self._give_up_left_pages(request_id, g, end, hashes)
+            if g in self._window_groups:
+                self._give_up_left_pages(request_id, g, end, hashes)
             if end > start:
                 self.moves.append((request_id, g, start, end))
         if any(reviewed):
@@ -413,8 +428,8 @@ class Restorer:
             self.last_chooser = request_id
         if not is_ours or len(kept) == len(gpu_block_ids):
             return selection
-        kept_meta = None if block_meta is None else [block_meta[order[c.gpu_block_id]] for c in kept]
-        return [c.gpu_block_id for c in kept], reviewed, kept_meta
+        kept_meta = None if block_meta is None else [block_meta[order[block_id]] for block_id in kept]
+        return kept, reviewed, kept_meta
 
     def _groups_to_review(self, advanced: Sequence[int]) -> list[int]:
         """Those whose cursor goes on. What the other groups hold goes with the blocks of full attention: these are
@@ -476,7 +491,7 @@ class Restorer:
         """Build the owners' index anew from the cursors, and look at each block once."""
         self._owners.clear()
         for request_id, state in self._m._reqs_to_store.items():
-            if state.finished or state.request.resumable:
+            if state.finished or not may_own(state.request):
                 continue
             for g in self._layout.groups:
                 hashes = self._layout.hashes(state.request, g)
@@ -507,7 +522,7 @@ class Restorer:
 
     # --- what a copy is ---------------------------------------------------------------------------------------------
 
-    def _copy(self, c: Candidate, *, is_restore: bool) -> Copy:
+    def _copy_again(self, c: Candidate) -> Copy:
         hashes = self._layout.hashes(self._m._reqs_to_store[c.request_id].request, c.group)
         parent = hashes[c.index - 1] if c.index else None
-        return Copy(c.request_id, c.key, c.group, c.index, parent, is_restore, self.step)
+        return Copy(c.request_id, c.key, c.group, c.index, parent, is_restore=True, scheduled_step=self.step)

@@ -25,6 +25,7 @@ from connector.lookups import Lookups
 from connector.observer import EvictionObserver
 from connector.owners import OwnerIndex
 from connector.policy import Policy, VersionedPolicy
+from connector.ready import only_ready
 from connector.recorder import Pen
 from connector.restore import Restorer, Selection
 from connector.tier import Tier
@@ -146,7 +147,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             self._restorer.tier_changed()
             self._owners.forget(request.request_id)
             if self._restorer.keeper is not None:
-                self._restorer.keeper.ended(request.request_id)
+                self._restorer.keeper.ended(request)
             self._journal.request_finished(request, request.status.name)
             self._lookups.ended(request.request_id)
             if request.request_id not in self._reqs_to_load:
@@ -183,6 +184,7 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
 
     def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> "SimpleCPUOffloadMetadata":
         started_ns, now_ns = time.perf_counter_ns(), self._recorder.clock.monotonic_ns()
+        shown = scheduler_output
         try:
             step, versioned = self._recorder.begin_step()
             self._restorer.begin_step(step)
@@ -194,9 +196,10 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
             self._tier.drain_evictions(None)
             if self._restorer.policy.enabled:
                 self._restorer.restore(scheduler_output.preempted_req_ids or ())
+            shown = only_ready(scheduler_output, self._reqs_to_store, self._stored_groups)
         except Exception as e:  # noqa: BLE001 - boundary to vLLM
             self._fault("restore", e)
-        meta = super().build_connector_meta(scheduler_output)
+        meta = super().build_connector_meta(shown)
         try:
             # What is chosen from here on, at the finish of a request, leaves with the next step and counts in its
             # budget.
@@ -216,8 +219,8 @@ class ReStoreScheduler(SimpleCPUOffloadScheduler):
     def _select_eager_blocks_to_store(
         self, state: StoreRequestState, block_ids_by_group: tuple[list[int], ...]
     ) -> Selection:
-        # Called for every scheduled request in every step, and nearly always no block has become ready since: seeing
-        # that costs a fraction of what stock's own look does, and the answer is the same.
+        # A request is shown when it got blocks, too, and what it computed need not be confirmed: seeing that none of
+        # its blocks has become ready costs a fraction of what stock's own look does, and the answer is the same.
         request, stored = state.request, state.num_stored_blocks
         confirmed = request.num_computed_tokens - request.num_output_placeholders
         for g, size in self._stored_groups:

@@ -66,12 +66,18 @@ class Turn:
 
 
 class Talk:
-    """One conversation: a shared head, and turns each of which extends all that was said before."""
+    """One conversation: a shared head, and turns each of which extends all that was said before.
+
+    Attributes:
+        system: which of the shared heads it has; `system_len`: their length in tokens.
+    """
 
     def __init__(self, name: str, author: int, system: int, system_len: int, turns: list[Turn], *, is_agent: bool):
         self.name = name
         self.turns = turns
         self.is_agent = is_agent
+        self.system = system
+        self.system_len = system_len
         self._base = (MAX_SYSTEMS + author) * STRIDE
         self._head = [(SYSTEM_BASE + system) * STRIDE + i for i in range(system_len)]
         self._length = system_len

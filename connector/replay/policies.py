@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OURS = "ReplayConnector"
 OUR_MODULE = "connector.replay.connector"
+PROPOSALS = "connector.replay.proposals"
 SIMPLE = "SimpleCPUOffloadConnector"
 NATIVE = "OffloadingConnector"
 
@@ -31,6 +32,7 @@ class Contestant:
         connector: the class that vLLM loads, by name; empty for a bound, which is not played but computed from what
             another run asked for.
         ours: the policy that our connector obeys; None where a class of vLLM's own runs.
+        module: where the class is, unless vLLM knows it by its name.
         extra: further keys of the connector's configuration.
         is_unlimited: the CPU tier gets as many blocks as are needed for nothing to be evicted.
     """
@@ -39,6 +41,7 @@ class Contestant:
     what: str
     connector: str = ""
     ours: Policy | None = None
+    module: str | None = None
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
     is_unlimited: bool = False
 
@@ -57,14 +60,14 @@ class Contestant:
             settings["replay"] = make_tape(self.ours)
         return KVTransferConfig(
             kv_connector=self.connector,
-            kv_connector_module_path=OUR_MODULE if self.ours is not None else None,
+            kv_connector_module_path=self.module,
             kv_role="kv_both",
             kv_connector_extra_config=settings,
         )
 
 
 def _ours(name: str, what: str, policy: Policy, *, is_unlimited: bool = False) -> Contestant:
-    return Contestant(name, what, OURS, ours=policy, is_unlimited=is_unlimited)
+    return Contestant(name, what, OURS, ours=policy, module=OUR_MODULE, is_unlimited=is_unlimited)
 
 
 _ALL = (
@@ -74,6 +77,8 @@ _ALL = (
     _ours("tracked", "re-store of blocks whose eviction was seen", Policy(mode="tracked")),
     _ours("adaptive", "retention by chains, with re-store", Policy(retention="adaptive")),
     _ours("adaptive-off", "retention by chains, without re-store", Policy(enabled=False, retention="adaptive")),
+    Contestant("refresh", "stock, and what is passed again counts as used", "RefreshConnector", module=PROPOSALS),
+    Contestant("pin", "stock, and what running requests own stays", "PinConnector", module=PROPOSALS),
     Contestant("native-lru", "vLLM's OffloadingConnector, LRU", NATIVE, extra={"eviction_policy": "lru"}),
     Contestant("native-arc", "vLLM's OffloadingConnector, ARC", NATIVE, extra={"eviction_policy": "arc"}),
     _ours("unlimited", "a CPU tier that never has to evict", Policy(enabled=False), is_unlimited=True),

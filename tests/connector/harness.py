@@ -8,7 +8,9 @@ chooses. Everything that decides is the real thing.
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from configs import BLOCK, full_attention, kv_cache_config, mamba, ring_buffer, sliding_window, vllm_config
@@ -127,7 +129,8 @@ class Engine:
         register()
         folder.mkdir(parents=True, exist_ok=True)
         self.url = log.resolve_url(str(folder / "log.db"))
-        log.upgrade(self.url)
+        if not log.path_of(self.url).exists():
+            log.path_of(self.url).write_bytes(_empty_log())
         self._policy_writer = log.open_policy_writer(self.url)
         if policy is not None and policy != Policy():
             log.write_policy(self._policy_writer, policy.as_dict(), "test")
@@ -539,6 +542,15 @@ def prompt(seed: int, blocks: int, extra: int = 1, block_size: int = BLOCK) -> l
 def _token(position: int) -> int:
     """What the model samples as a request's output at this position."""
     return 7 + position
+
+
+@cache
+def _empty_log() -> bytes:
+    """The file that the migrations make. They take longer than most tests do, so they run once for all engines."""
+    with TemporaryDirectory() as folder:
+        url = log.resolve_url(f"{folder}/log.db")
+        log.upgrade(url)
+        return log.path_of(url).read_bytes()
 
 
 def _transfer(

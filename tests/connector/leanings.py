@@ -28,6 +28,7 @@ RING = (
     "kv_connector",
     "layout",
     "observer",
+    "ready",
     "restore",
     "scheduler",
     "tier",

@@ -133,13 +133,16 @@ ATTRIBUTES = {
     f"{UTILS}:FreeKVCacheBlockQueue": "fake_free_list_head fake_free_list_tail num_free_blocks",
     f"{UTILS}:KVCacheBlock": "block_hash block_hash_num_tokens block_id is_null next_free_block ref_cnt",
     "vllm.v1.request:Request": (
-        "all_token_ids arrival_time block_hashes lora_request num_computed_tokens num_output_placeholders "
-        "num_output_tokens num_preemptions num_prompt_tokens num_tokens request_id resumable session_id "
-        "skip_reading_prefix_cache status"
+        "all_token_ids arrival_time block_hashes kv_transfer_params lora_request num_computed_tokens "
+        "num_output_placeholders num_output_tokens num_preemptions num_prompt_tokens num_tokens request_id resumable "
+        "session_id skip_reading_prefix_cache status"
     ),
     "vllm.lora.request:LoRARequest": "adapter_id name",
     "vllm.v1.outputs:KVConnectorOutput": "failed_recving finished_recving invalid_block_ids kv_connector_worker_meta",
-    "vllm.v1.core.sched.output:SchedulerOutput": "num_scheduled_tokens preempted_req_ids total_num_scheduled_tokens",
+    "vllm.v1.core.sched.output:SchedulerOutput": (
+        "num_scheduled_tokens preempted_req_ids scheduled_cached_reqs total_num_scheduled_tokens"
+    ),
+    "vllm.v1.core.sched.output:CachedRequestData": "new_block_ids num_computed_tokens req_ids",
     "vllm.v1.core.kv_cache_manager:KVCacheManager": "coordinator",
     "vllm.v1.core.kv_cache_coordinator:KVCacheCoordinator": (
         "eagle_group_ids get_num_cacheable_tokens single_type_managers"

@@ -2,6 +2,7 @@
 
 import pytest
 from harness import BLOCK, prompt
+from vllm import SamplingParams
 
 from connector.policy import Policy
 
@@ -43,6 +44,46 @@ def test_lookup_after_a_loss_hits_up_to_the_hole_or_everything(make_engine, case
     restored = engine.sql("SELECT request_id, kv_group, first_index, num_blocks FROM blocks_restored")
     assert restored == ([] if hit_blocks == 2 else [("a", 0, 2, 1)])
     assert engine.sql("SELECT sum(num_blocks) FROM blocks_loaded WHERE request_id = 'b'") == [(hit_blocks,)]
+
+
+@pytest.mark.parametrize("mode", ["rescan", "tracked"])
+@pytest.mark.parametrize(
+    ("asked", "num_restored"),
+    # Only a plain `false` is a word for us; what else stands there is somebody else's, or a mistake.
+    [({"restore": False}, 0), ({"restore": True}, 1), ({"restore": "false"}, 1), ({"do_remote_prefill": False}, 1)],
+)
+def test_a_client_may_say_that_nobody_will_ask_again(make_engine, mode, asked, num_restored):
+    engine = make_engine(cpu_blocks=33, policy=Policy(mode=mode))
+    said = SamplingParams(max_tokens=1_000, ignore_eos=True, extra_args={"kv_transfer_params": asked})
+    engine.add("a", prompt(0, 10, extra=1), sampling_params=said)
+    engine.add("b", prompt(1, 10, extra=1))
+    engine.steps(3)
+    engine.evict("a", 2)
+    engine.evict("b", 2)
+    engine.steps(3)
+    engine.finish("a")
+    engine.finish("b")
+    engine.settle()
+    engine.close()
+    restored = dict(engine.sql("SELECT request_id, sum(num_blocks) FROM blocks_restored GROUP BY request_id"))
+    assert restored == {"b": 1} | ({"a": num_restored} if num_restored else {})
+    assert engine.sql("SELECT * FROM fault") == []
+
+
+@pytest.mark.parametrize("retention", ["lru", "adaptive"])
+def test_what_is_not_copied_again_is_so_after_the_policy_changed_as_well(make_engine, retention):
+    engine = make_engine(cpu_blocks=33, policy=Policy(enabled=False, retention=retention))
+    said = SamplingParams(max_tokens=1_000, ignore_eos=True, extra_args={"kv_transfer_params": {"restore": False}})
+    engine.add("a", prompt(0, 10, extra=1), sampling_params=said)
+    engine.steps(3)
+    assert engine.in_cpu("a") == [True] * 10
+    engine.set_policy(enabled=True)
+    engine.evict("a", 2)
+    engine.steps(3)
+    engine.finish("a")
+    engine.settle()
+    engine.close()
+    assert engine.sql("SELECT * FROM blocks_restored") == []
 
 
 def test_cursor_never_passes_the_ready_blocks(make_engine, case):

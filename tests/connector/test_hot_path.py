@@ -1,5 +1,6 @@
 """What must not grow and what must not be looked at again: the connector's own bookkeeping over a long life."""
 
+import sys
 from dataclasses import asdict
 
 import pytest
@@ -155,3 +156,77 @@ def test_hashes_that_were_told_are_remembered_within_bounds(make_engine):
     engine.close()
     # Each chain is whole in the log, whatever was forgotten meanwhile.
     assert engine.sql("SELECT count(*), count(DISTINCT hash) FROM block_hashes") == [(240, 240)]
+
+
+POLICIES = {
+    "off": Policy(enabled=False),
+    "tracked": Policy(),
+    "adaptive": Policy(retention="adaptive"),
+    "adaptive-off": Policy(enabled=False, retention="adaptive"),
+}
+HOOKS = ("build_connector_meta", "update_connector_output", "get_kv_connector_stats")
+
+
+def _calls(step, connector) -> int:
+    """Python calls, vLLM's included, that the connector makes within its hooks of one step."""
+    count = 0
+
+    def counted(frame, event, arg):
+        nonlocal count
+        count += event == "call"
+
+    def watched(hook):
+        def call(*args):
+            sys.setprofile(counted)
+            try:
+                return hook(*args)
+            finally:
+                sys.setprofile(None)
+
+        return call
+
+    hooks = {name: getattr(connector, name) for name in HOOKS}
+    for name, hook in hooks.items():
+        setattr(connector, name, watched(hook))
+    step()
+    for name in HOOKS:
+        delattr(connector, name)
+    return count
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_an_idle_step_makes_the_same_calls_however_much_runs(make_engine, policy):
+    """One token a request more, no block full: nobody is looked at, neither by vLLM's code nor by ours."""
+
+    def calls(num_requests, num_blocks):
+        engine = make_engine(gpu_blocks=400, cpu_blocks=400, policy=policy)
+        for n in range(num_requests):
+            engine.add(f"r{n}", prompt(n, num_blocks))
+        engine.steps(4)
+        assert all(all(engine.in_cpu(f"r{n}")) for n in range(num_requests))
+        assert engine.num_running == num_requests
+        # Once a second the step gets its row in the log: of several steps the one without counts.
+        return min(_calls(engine.step, engine.connector) for _ in range(8))
+
+    assert calls(2, 3) == calls(16, 20)
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_a_request_is_looked_at_when_it_has_filled_a_block(make_engine, policy):
+    engine = make_engine(gpu_blocks=400, cpu_blocks=400, policy=policy)
+    for n in range(4):
+        engine.add(f"r{n}", prompt(n, 3, extra=1 + 4 * n))
+    engine.steps(2)
+    looked_at: list[str] = []
+    select = engine.manager._select_eager_blocks_to_store
+
+    def noted(state, block_ids_by_group):
+        looked_at.append(state.request.request_id)
+        return select(state, block_ids_by_group)
+
+    engine.manager._select_eager_blocks_to_store = noted
+    for _ in range(3):
+        ordered = [len(step.meta.store_gpu_blocks) for step in engine.steps(BLOCK)]
+        assert sorted(ordered) == [0] * 12 + [1] * 4
+    # Whose prompt went further into its block fills it earlier.
+    assert looked_at == ["r3", "r2", "r1", "r0"] * 3

@@ -31,6 +31,7 @@ from connector.events import (
 from connector.kv_connector import ReStoreConnector
 from connector.metrics import INFO, METRICS, PREFIX, Metrics
 from connector.policy import Policy
+from connector.prom_metrics import StockStatsSource
 
 MODEL = "some-model"
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -327,6 +328,38 @@ def test_a_fault_in_counting_is_said_once_and_never_raised(caplog: pytest.LogCap
         ["The metrics stop here after a fault in counting cache_reset: integer division or modulo by zero"],
         ["The metrics stop here after a fault in counting cache_reset: integer modulo by zero"],
     )
+
+
+# --- vLLM's own scheduler half, as `restore_scheduler` chooses it -----------------------------------------------------
+
+
+def test_copies_that_stocks_steps_order_are_counted(make_engine: Callable[..., Engine]) -> None:
+    engine = make_engine(cpu_blocks=33, connector="ReStoreConnector", extra={"restore_scheduler": "stock"})
+    scrape = Scrape(engine.scheduler.vllm_config)
+    scrape.follow(engine)
+    engine.add("a", prompt(0, 10, extra=1))
+    engine.steps(3)
+    engine.finish("a")
+    engine.settle()
+    engine.forget_gpu_prefixes()
+    engine.add("b", prompt(0, 10, extra=1))
+    engine.steps(3)
+    block_bytes = engine.kv_cache_config.kv_cache_tensors[0].size // engine.kv_cache_config.num_blocks
+    copied = {op: scrape("copied_blocks_total", operation=op, policy="stock") for op in ("store", "load", "restore")}
+    assert copied == {"store": 10, "load": 10, "restore": 0}
+    assert scrape("copied_bytes_total", operation="store", policy="stock") == 10 * block_bytes
+    assert scrape("policy", policy="stock") == 1
+    assert scrape("policy", policy="off") == 0
+
+
+def test_a_fault_in_counting_stocks_copies_leaves_the_stock_stats(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "vllm.restore")
+    source = StockStatsSource(block_bytes=1)
+    for _ in range(2):
+        source.count(object())  # type: ignore[arg-type]
+    stock = SimpleCPUOffloadStats()
+    assert source.join(stock) is stock
+    assert len(caplog.records) == 1
 
 
 # --- vLLM's side -----------------------------------------------------------------------------------------------------
