@@ -19,6 +19,7 @@ examples:
   vllm-restore report --db run.db --out run.html  one page that explains the run, to be sent to somebody
   vllm-restore replay trace.jsonl.gz --cpu-blocks 4000 --policies stock,tracked,unlimited
   vllm-restore replay --workload workloads.json#a --db run.db    vLLM's real scheduler without a model
+  vllm-restore bench                              real conversations over HTTP, stock against adaptive
 
 The log is SQLite; --db takes sqlite:///PATH or a plain path. Without it RESTORE_DB counts, and without that the
 user's data folder."""
@@ -49,6 +50,8 @@ def _run(given: list[str]) -> int:
         return _report(args)
     if args.command == "replay":
         return _replay(args)
+    if args.command == "bench":
+        return _bench(args)
     return _demo(args)
 
 
@@ -124,6 +127,15 @@ def _parser() -> argparse.ArgumentParser:
             "block included.",
         )
     )
+    _add_bench_flags(
+        commands.add_parser(
+            "bench",
+            help="real conversations over HTTP under one policy after another, compared",
+            description="Plays the same conversations under each policy against real servers and compares what came "
+            "from which cache, times to the first token, throughput and copies. `stock` is vLLM's own scheduler half "
+            "over the same copy worker. With no URL it starts the servers itself, with the embedded model.",
+        )
+    )
     demo = commands.add_parser(
         "demo",
         help="several chats against a running server, re-store off and then on",
@@ -138,6 +150,27 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_bench_flags(bench: argparse.ArgumentParser) -> None:
+    bench.add_argument(
+        "--workload",
+        default="chats",
+        metavar="NAME",
+        help="`chats`, `agents` or `load`, which suit the embedded model, or FILE#NAME as for `replay` (%(default)s)",
+    )
+    bench.add_argument(
+        "--policies",
+        default="stock,adaptive",
+        help="with commas, of stock, off, tracked, rescan, adaptive, adaptive-off (%(default)s)",
+    )
+    bench.add_argument("--repeats", type=_count, default=1, help="runs of each, there and back again (%(default)s)")
+    bench.add_argument("--seed", type=int, default=1, help="other lengths, times and words (%(default)s)")
+    bench.add_argument("--url", help="a running server; else the bench starts servers of the embedded model itself")
+    bench.add_argument("--stock-url", help="a second one for `stock`, started with restore_scheduler=stock")
+    bench.add_argument("--api-key", help="the servers' key, if they have one (else VLLM_API_KEY)")
+    bench.add_argument("--out", default="bench", help="folder for bench.json, bench.png and bench.html (%(default)s)")
+    bench.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
 def _add_replay_flags(replay: argparse.ArgumentParser) -> None:
     replay.add_argument("trace", nargs="?", help="Mooncake's or Qwen-Bailian's JSON lines, plain or gzipped")
     replay.add_argument("--workload", metavar="FILE#NAME", help="a closed-loop workload instead of a trace")
@@ -146,8 +179,8 @@ def _add_replay_flags(replay: argparse.ArgumentParser) -> None:
     replay.add_argument(
         "--policies",
         default="stock,off,tracked,unlimited",
-        help="with commas, of stock, off, rescan, tracked, adaptive, adaptive-off, native-lru, native-arc, unlimited, "
-        "belady (%(default)s)",
+        help="with commas, of stock, off, rescan, tracked, adaptive, adaptive-off, refresh, pin, native-lru, "
+        "native-arc, unlimited, belady (%(default)s)",
     )
     replay.add_argument("--seed", type=int, default=1, help="other lengths and times, for a workload (%(default)s)")
     replay.add_argument("--seeds", type=_count, default=1, help="so many seeds from --seed on, and their means")
@@ -275,12 +308,35 @@ def _replay(args: argparse.Namespace) -> int:
     return 0
 
 
+def _bench(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from app.bench.command import Wanted, run
+    from app.remote import RemoteError
+
+    wanted = Wanted(
+        workload=args.workload,
+        policies=args.policies,
+        num_repeats=args.repeats,
+        seed=args.seed,
+        out=Path(args.out),
+        url=args.url,
+        stock_url=args.stock_url,
+        api_key=args.api_key,
+    )
+    try:
+        return run(wanted, as_json_text=args.json)
+    except RemoteError as error:
+        return _fail(error)
+
+
 def _demo(args: argparse.Namespace) -> int:
-    from app.demo import DemoError, run
+    from app.demo import run
+    from app.remote import RemoteError
 
     try:
         return run(args.url, args.conversations, args.turns, args.seed, args.api_key)
-    except DemoError as error:
+    except RemoteError as error:
         return _fail(error)
 
 

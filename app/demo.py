@@ -7,45 +7,37 @@ set before is set again at the end, however it ends.
 import asyncio
 import math
 import os
-import signal
 import statistics
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import httpx2
 from openai import APIError, AsyncOpenAI
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from app import terminal
 from app.demo_workload import PASSER_TOKENS, Round, Size, Workload
+from app.remote import RemoteError, end_like_ctrl_c, first_of, get, live_engine, policy_kept, set_policy
 
 ROUNDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("off", {"enabled": False, "retention": "lru"}),
     ("tracked", {"enabled": True, "mode": "tracked", "retention": "lru"}),
 )
-POLICY_KEYS = ("enabled", "mode", "max_restore_blocks_per_step", "retention")
 # While the chats are answered, nearly a tier of other content is stored: with the chats' own blocks it overflows, so
 # that what a chat stored first is evicted before its answer ends. What is copied again then has to outlive what passes
 # by between two turns, which is just enough for the GPU to forget.
 DURING_SHARE = 0.9
 BETWEEN_SHARE = 1.05
 MAX_PASSERS = 40
-APPLY_DEADLINE_S = 30.0
-
-
-class DemoError(Exception):
-    """The demo cannot run. The message is one line: why, and what to do."""
 
 
 def run(url: str, num_chats: int, num_turns: int, seed: int, api_key: str | None) -> int:
     """Runs both rounds and prints the table. Returns an exit status: 130 after Ctrl-C.
 
     Raises:
-        DemoError: no such server, or one that refuses.
+        RemoteError: no such server, or one that refuses.
     """
     key = api_key or os.environ.get("VLLM_API_KEY") or None
     try:
@@ -53,20 +45,19 @@ def run(url: str, num_chats: int, num_turns: int, seed: int, api_key: str | None
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
     except (APIError, httpx2.HTTPError, ExceptionGroup) as error:
-        raise DemoError(f"the server at {url} failed: {_first(error)}") from error
+        raise RemoteError(f"the server at {url} failed: {first_of(error)}") from error
     return 0
 
 
 async def _run(url: str, num_chats: int, num_turns: int, seed: int, key: str | None) -> None:
     console = terminal.console()
-    _end_like_ctrl_c()
+    end_like_ctrl_c()
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
         httpx2.AsyncClient(base_url=f"{url}/restore/api", headers=headers, timeout=60) as api,
         AsyncOpenAI(base_url=f"{url}/v1", api_key=key or "none", timeout=600, max_retries=0) as client,
     ):
-        before = (await _get(api, url, "/policy"))["policy"]
-        engine = live_engine(await _get(api, url, "/engines"))
+        engine = live_engine(await get(api, "/engines"))
         model = (await client.models.list()).data[0].id
         size = _size(engine, num_chats, num_turns, console)
         console.print(
@@ -74,17 +65,17 @@ async def _run(url: str, num_chats: int, num_turns: int, seed: int, key: str | N
             f"answered, {size.num_between} between two turns."
         )
         rounds: list[Round] = []
-        async with _policy_kept(api, before, console):
-            with _bar(console) as bar:
+        async with policy_kept(api, console.print):
+            with terminal.progress(console) as bar:
                 task = bar.add_task("", total=len(ROUNDS) * size.num_requests)
                 for label, change in ROUNDS:
                     bar.update(task, description=f"re-store {label}")
-                    await _set_policy(api, change)
+                    await set_policy(api, change)
                     since = time.time_ns()
                     # The time is part of the seed: a second demo must not find what the first one left in the caches.
                     workload = Workload(client, model, size, f"{seed} {since}", lambda: bar.advance(task))
                     played = await workload.play(label)
-                    played.summary = await _get(api, url, f"/summary?since={since}")
+                    played.summary = await get(api, f"/summary?since={since}")
                     rounds.append(played)
     console.print(_table(rounds))
     console.print(f"What is behind it: {url}/restore/")
@@ -101,78 +92,6 @@ def _size(engine: dict[str, Any], num_chats: int, num_turns: int, console: Conso
             "overflow, so expect few evictions. `vllm-restore serve` without a model starts with small ones."
         )
     return Size(num_chats, num_turns, min(during, MAX_PASSERS), min(between, MAX_PASSERS))
-
-
-def live_engine(engines: list[dict[str, Any]]) -> dict[str, Any]:
-    """The newest live engine of those that `/engines` answers. Raises DemoError where none is live."""
-    live = [engine for engine in engines if engine["is_live"]]
-    if not live:
-        raise DemoError("no engine is writing the log of this server; was it started by `vllm-restore serve`?")
-    # The API names the newest first; an older one may be what a killed server left, live until its heartbeat is old.
-    return live[0]
-
-
-async def _get(api: httpx2.AsyncClient, url: str, path: str) -> Any:
-    try:
-        response = await api.get(path)
-    except httpx2.TransportError as error:
-        raise DemoError(f"no server at {url}; start one with `make serve`, or name yours: --url") from error
-    if response.status_code == 404:
-        raise DemoError(f"the server at {url} has no /restore; start it with `vllm-restore serve`")
-    _refuse_errors(response)
-    return response.json()
-
-
-async def _set_policy(api: httpx2.AsyncClient, change: dict[str, Any]) -> None:
-    response = await api.put("/policy", json=change)
-    _refuse_errors(response)
-    state = response.json()
-    deadline = time.monotonic() + APPLY_DEADLINE_S
-    while any(engine["is_pending"] for engine in state["engines"]):
-        if time.monotonic() > deadline:
-            raise DemoError(f"the engine has not applied {change} within {APPLY_DEADLINE_S:.0f} s")
-        await asyncio.sleep(0.2)
-        state = (await api.get("/policy")).raise_for_status().json()
-
-
-def _refuse_errors(response: httpx2.Response) -> None:
-    if response.is_success:
-        return
-    try:
-        detail = response.json()["detail"]
-    except (ValueError, KeyError, TypeError):
-        detail = response.text[:200]
-    raise DemoError(f"the server refused {response.request.method} {response.request.url.path}: {detail}")
-
-
-@asynccontextmanager
-async def _policy_kept(api: httpx2.AsyncClient, policy: dict[str, Any], console: Console) -> AsyncGenerator[None]:
-    try:
-        yield
-    finally:
-        try:
-            await api.put("/policy", json={key: policy[key] for key in POLICY_KEYS})
-        except httpx2.HTTPError as error:
-            console.print(f"The policy could not be set back to {policy}: {error or type(error).__name__}")
-
-
-def _end_like_ctrl_c() -> None:
-    # A SIGTERM, too, must not leave somebody's engine with the demo's policy.
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-
-
-def _first(error: Exception) -> str:
-    if isinstance(error, BaseExceptionGroup):
-        return _first(cast("ExceptionGroup[Exception]", error).exceptions[0])
-    return str(error) or type(error).__name__
-
-
-def _bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
-    )
 
 
 def _table(rounds: list[Round]) -> Table:

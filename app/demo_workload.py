@@ -14,6 +14,8 @@ from typing import Any
 
 from openai import AsyncOpenAI
 
+from app.remote import message, stream_chat
+
 # Words that are one token each for most tokenizers, so that other words make prompts of the same length.
 _WORDS = """
 time year people way day man thing woman life child world school state family student group country problem hand part
@@ -76,7 +78,7 @@ class Workload:
         """Plays every turn of every chat, and what passes by."""
         played = Round(label)
         started = time.monotonic()
-        chats = [[_message("system", self._text(FIRST_WORDS))] for _ in range(self._size.num_chats)]
+        chats = [[message("system", self._text(FIRST_WORDS))] for _ in range(self._size.num_chats)]
         for turn in range(self._size.num_turns):
             if turn:
                 await self._pass_by(self._size.num_between)
@@ -95,56 +97,25 @@ class Workload:
             await self._pass_by(self._size.num_during)
 
     async def _ask(self, chat: list[dict[str, str]], played: Round, is_answered: asyncio.Event) -> None:
-        chat.append(_message("user", self._text(NEXT_WORDS)))
-        answer, ttft_s, usage = await self._stream(chat, ANSWER_TOKENS, is_answered)
-        chat.append(_message("assistant", answer))
-        played.ttft_s.append(ttft_s)
-        played.prompt_tokens += usage.prompt_tokens
-        details = usage.prompt_tokens_details
-        played.cached_tokens += (details.cached_tokens or 0) if details else 0
+        chat.append(message("user", self._text(NEXT_WORDS)))
+        answer = await stream_chat(self._client, self._model, chat, ANSWER_TOKENS, is_answered.set)
+        self._tick()
+        chat.append(message("assistant", answer.text))
+        played.ttft_s.append(answer.ttft_s)
+        played.prompt_tokens += answer.num_prompt_tokens
+        played.cached_tokens += answer.num_cached_tokens
 
     async def _pass_by(self, num_prompts: int) -> None:
         gate = asyncio.Semaphore(PASSERS_AT_A_TIME)
 
         async def one(text: str) -> None:
             async with gate:
-                await self._stream([_message("user", text)], 2, asyncio.Event())
+                await stream_chat(self._client, self._model, [message("user", text)], 2)
+            self._tick()
 
         async with asyncio.TaskGroup() as group:
             for _ in range(num_prompts):
                 group.create_task(one(self._text(PASSER_WORDS)))
 
-    async def _stream(
-        self, messages: list[dict[str, str]], num_tokens: int, first: asyncio.Event
-    ) -> tuple[str, float, Any]:
-        started = time.monotonic()
-        ttft_s = 0.0
-        parts: list[str] = []
-        usage: Any = None
-        # The client's types know OpenAI's own arguments alone.
-        create: Any = self._client.chat.completions.create
-        stream = await create(
-            model=self._model,
-            messages=messages,
-            max_tokens=num_tokens,
-            temperature=0,
-            stream=True,
-            stream_options={"include_usage": True},
-            # Every answer has the same length, so that all rounds do the same work.
-            extra_body={"ignore_eos": True},
-        )
-        async for chunk in stream:
-            if chunk.choices and not ttft_s:
-                ttft_s = time.monotonic() - started
-                first.set()
-            parts += [choice.delta.content or "" for choice in chunk.choices]
-            usage = chunk.usage or usage
-        self._tick()
-        return "".join(parts), ttft_s, usage
-
     def _text(self, num_words: int) -> str:
         return " ".join(self._words.choices(WORDS, k=num_words))
-
-
-def _message(role: str, content: str) -> dict[str, str]:
-    return {"role": role, "content": content}

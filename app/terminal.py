@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
 NOBODY_READS = 141
 """As a shell says of a program that SIGPIPE ended."""
@@ -41,6 +42,21 @@ def console(*, on_stderr: bool = False) -> "Console":
             raise BrokenPipeError
 
     return Piped(stderr=on_stderr)
+
+
+def progress(console: "Console", *, is_lasting: bool = True) -> "Progress":
+    """A bar for so many requests. `is_lasting`: it stays when it is full, and is written where no terminal is, too."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description:<18}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not (is_lasting or console.is_terminal),
+        transient=not is_lasting,
+    )
 
 
 def no_folder(folder: Path) -> str:

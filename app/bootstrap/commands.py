@@ -13,6 +13,9 @@ from app.bootstrap.environment import ROOT, VENV
 from app.bootstrap.processes import run_and_clean
 from app.bootstrap.report import SetupError, progress, run, say
 
+MOST_WORKERS = 4
+"""Of pytest. Each takes 1 GiB of memory, and loads vLLM for itself."""
+
 
 def main(arguments: list[str]) -> int:
     """Runs one command. Returns an exit status: 2 where set-up failed, with one line on stderr."""
@@ -50,13 +53,17 @@ def serve(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Sets up what the tests need, runs pytest, and ends whatever it may have left."""
+    """Sets up what the tests need, runs pytest, and ends whatever it may have left.
+
+    All tests at once are spread over the machine's cores (see `tests/workers.py`); those that were asked for are not.
+    """
     with one_at_a_time():
         environment.ensure("test")
         web.ensure()
         ensure_model()
         browser.ensure()
-    return run_and_clean([environment.python(), "-m", "pytest", *arguments], cwd=ROOT)
+    spread = ["--numprocesses", str(min(MOST_WORKERS, len(os.sched_getaffinity(0))))]
+    return run_and_clean([environment.python(), "-m", "pytest", *(arguments or spread)], cwd=ROOT)
 
 
 def lint(arguments: list[str]) -> int:

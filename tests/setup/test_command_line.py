@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.demo import DemoError, live_engine
+from app.remote import RemoteError, live_engine
 from connector import log
 from connector.events import EventsDropped, Lookup, PolicyApplied
 from connector.policy import Policy
@@ -183,7 +183,7 @@ def test_demo_goes_by_the_newest_live_engine() -> None:
     # A killed one is live until its heartbeat is old; the API names the newest first.
     answered = [{"id": 3, "is_live": False}, {"id": 2, "is_live": True}, {"id": 1, "is_live": True}]
     assert live_engine(answered)["id"] == 2
-    with pytest.raises(DemoError, match="no engine is writing the log"):
+    with pytest.raises(RemoteError, match="no engine is writing the log"):
         live_engine([{"id": 1, "is_live": False}])
 
 
