@@ -126,7 +126,7 @@ GLANCE: dict[str, Any] = {
     "lost_to_eviction": 0.21,
     "restore_would_have_saved": 0.09,
     "double_tier": 0.78,
-    "sentence": "62 % of prompt tokens came from cache; 21 % were lost to CPU evictions, of which re-store would have "
+    "sentence": "62 % of prompt tokens came from cache; 21 % were lost to CPU evictions, of which re-store could have "
     "saved 9 %; a tier twice as large would give 78 %.",
     "numbers": [
         {"name": "from_cache", "share": 0.62, "view": "overview", "query": {}},

@@ -4,6 +4,8 @@ import re
 from datetime import UTC, datetime
 
 SECOND_NS = 1_000_000_000
+MAX_NS = 2**63 - 1
+"""In the year 2262: SQLite compares with nothing larger."""
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _AGO = re.compile(r"(\d{1,9})([smhd])")
 _NS = re.compile(r"\d{15,19}")
@@ -27,7 +29,7 @@ def parse_moment(text: str, end_ns: int) -> int:
     if ago := _AGO.fullmatch(text):
         return max(0, end_ns - int(ago[1]) * UNITS[ago[2]] * SECOND_NS)
     if _NS.fullmatch(text):
-        return min(int(text), 2**63 - 1)
+        return min(int(text), MAX_NS)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as e:
@@ -39,7 +41,7 @@ def parse_moment(text: str, end_ns: int) -> int:
     microseconds = (since_epoch.days * 86_400 + since_epoch.seconds) * 1_000_000 + since_epoch.microseconds
     if microseconds < 0:
         raise MomentError(f"{text!r} is before 1970; write {HELP}")
-    return microseconds * 1_000
+    return min(microseconds * 1_000, MAX_NS)
 
 
 def parse_range(since: str | None, until: str | None, end_ns: int) -> tuple[int | None, int | None]:

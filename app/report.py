@@ -111,6 +111,8 @@ def write_report(
         if engines and not _of_range(engines, start_ns or 0, end if end_ns is None else end_ns, now):
             begin = min(e.started_wall_ns for e in engines)
             raise ReportError(f"no engine ran in this range; the log reaches from {iso(begin)} to {iso(end)}")
+        if end_ns is not None and end_ns >= end:
+            end_ns = None  # there is nothing to draw of what has not been
         page = render(snapshot, start_ns, end_ns, now, settings, play_curve if has_what_if else _not_played)
     except (BadQueryError, MomentError) as e:
         raise ReportError(str(e)) from e
@@ -252,12 +254,14 @@ def _strips(timeline: Timeline) -> list[tuple[str, int, str]]:
 
 
 def _regret(all_bins: Sequence[Bin]) -> str:
-    """Up to the last that has any; empty where none has."""
+    """From the first to the last that has any; empty where none has."""
     filled = [i for i, b in enumerate(all_bins) if b.num_blocks]
     if not filled:
         return ""
-    bins = all_bins[: filled[-1] + 1]
+    bins = all_bins[filled[0] : filled[-1] + 1]
     names = [f"≥ {words.span(b.from_ns)}" if b.to_ns is None else f"< {words.span(b.to_ns)}" for b in bins]
+    if bins[0].from_ns and bins[0].to_ns is not None:
+        names[0] = f"{words.span(bins[0].from_ns)} to {words.span(bins[0].to_ns)}"
     counts = [b.num_blocks for b in bins]
     text = "Blocks that were evicted and wanted again, by how long after: " + ", ".join(
         f"{name}: {count:,}" for name, count in zip(names, counts, strict=True)

@@ -210,10 +210,14 @@ def _verdict(total: Benefit, ratio: float | None, hits: float | None) -> str:
         return f"It cannot be told whether it holds here: {total.prefill.doubt or 'the copies took no time at all'}."
     paid = f"a re-stored block that is hit once pays {_times(ratio)}, and one was hit {hits:.2g} times on average"
     gained = f"re-store gained {_times(total.roi)} what it spent"
+    # What goes for a re-store and is wanted again is computed again: that is a price, too.
+    is_harmful = (total.saved_s or 0) <= total.spent_s + (total.displaced_s or 0)
+    harm = " With the prefill of what it pushed out, it cost more than it gained." if is_harmful else ""
     if total.roi >= QUOTED_RATIO:
-        return f"It holds here: {paid}, so {gained}; 50 times are quoted."
+        return f"It holds here: {paid}, so {gained}; 50 times are quoted.{harm}"
     if total.roi >= 1:
-        return f"It does not hold here, though re-store paid: {paid}, so {gained}; 50 times are quoted."
+        though = "" if is_harmful else ", though re-store paid"
+        return f"It does not hold here{though}: {paid}, so {gained}; 50 times are quoted.{harm}"
     return f"It does not hold here, and re-store cost more than it gained: {paid}, so {gained}; 50 times are quoted."
 
 

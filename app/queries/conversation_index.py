@@ -22,13 +22,16 @@ from app.queries.branches import driver_of
 MAX_REQUESTS = 20_000
 """That are kept. At twice as many the older ones are forgotten."""
 MEMO = 50_000
+NO_LOSS = ("cache_skipped", "last_token_rule", "never_computed", "computing")
+"""Causes, and their details, of a cut inside the turn before that lost nothing: what was missing there had not been
+computed, as the block that a turn's last token completes, or was not asked for."""
 SHORT_WAY = 50_000
 """Rows of the log that are rather read one by one than found by the index on their kind."""
 
 _KINDS = "IN ('request_started', 'lookup', 'request_finished')"
 _READ = """
 SELECT seq, engine_id, wall_ns, kind, request_id, session_id, num_tokens, num_blocks, tail_hash,
-       gpu_hit_tokens, cpu_hit_tokens, restored_hit_tokens, lost_tokens, cut_index, is_resumed
+       gpu_hit_tokens, cpu_hit_tokens, restored_hit_tokens, lost_tokens, cut_index, cause, cause_detail, is_resumed
 FROM events WHERE seq > ? AND {kinds} ORDER BY seq
 """
 _FIRST = "SELECT seq FROM events WHERE kind = 'request_started' ORDER BY wall_ns DESC, seq DESC LIMIT 1 OFFSET ?"
@@ -56,14 +59,15 @@ class Node:
     restored_hit_tokens: int = 0
     lost_tokens: int = 0
     cut_index: int | None = None
+    is_loss: bool = False
     has_lookup: bool = False
     end_blocks: int = 0
 
     @property
     def lost_from_index(self) -> int | None:
-        """Where the lookup was cut inside what the turn before had; None where it was not."""
+        """Where the lookup was cut inside what the turn before had computed; None where it was not."""
         cut = self.cut_index
-        return cut if cut is not None and cut < self.shared_blocks else None
+        return cut if cut is not None and cut < self.shared_blocks and self.is_loss else None
 
 
 class ConversationIndex:
@@ -145,7 +149,9 @@ class ConversationIndex:
             if tail is not None and num_blocks > node.num_blocks:
                 self._tails[engine, tail] = node
         elif not node.has_lookup and not found[-1]:
-            gpu, cpu, restored, lost, node.cut_index, _ = found
+            gpu, cpu, restored, lost, node.cut_index, cause, detail, _ = found
+            # A directory that is full calls lost blocks new: what it is not sure of counts as lost.
+            node.is_loss = bool(lost) or not (cause in NO_LOSS or detail in NO_LOSS)
             node.has_lookup = True
             node.prompt_tokens = tokens
             node.gpu_hit_tokens, node.cpu_hit_tokens = gpu, cpu

@@ -69,7 +69,7 @@ def _sentence(hit: float | None, lost: float | None, saved: float | None, double
     if lost:
         text += f"; {_percent(lost)} were lost to CPU evictions"
         text += (
-            f", of which re-store would have saved {_percent(saved)}" if saved else ", none that re-store could save"
+            f", of which re-store could have saved {_percent(saved)}" if saved else ", none that re-store could save"
         )
     else:
         text += "; none was lost to CPU evictions"

@@ -100,15 +100,17 @@ def read_tier(
     pinned, num_waiting = _pinned(conn, engine, at, places, hashes)
     ranks = _ranks(places, pinned)
     groups = index.conversation_ids(engine.id)
-    blocks = [
-        _block(i, place, hashes, wall_ns, groups, ranks.get(i), is_pinned=i in pinned, knows_all=ended)
-        for i, place in sorted(places.items())
-    ]
+    state_of: dict[int, TierState] = {
+        i: _state(place, is_pinned=i in pinned, knows_all=ended) for i, place in places.items()
+    }
+    # A tier may have some hundred thousand blocks: only those that are asked for are described.
+    shown = sorted(i for i in places if i >= first_id)[:limit]
+    blocks = [_block(i, state_of[i], places[i], hashes, wall_ns, groups, ranks.get(i)) for i in shown]
     names = ("evicted_blocks", "evicted_judged_blocks", "evicted_unhit_blocks")
     ages = [f"evicted_age_{i}" for i in range(tables.NUM_BINS)]
     sums = read_totals(conn, (*names, *ages), start, end, engine.id)
     judged = sums["evicted_judged_blocks"]
-    states = Counter(block.state for block in blocks)
+    states: Counter[str] = Counter(state_of.values())
     return Tier(
         engine_id=engine.id,
         seq=at,
@@ -116,7 +118,7 @@ def read_tier(
         num_blocks=engine.num_cpu_blocks,
         block_bytes=engine.block_bytes,
         states=dict(states),
-        blocks=[b for b in blocks if b.id >= first_id][:limit],
+        blocks=blocks,
         is_complete=not states["unknown"],
         is_order_approximate=bool(num_waiting or states["in_flight"] or states["unknown"] or _has_gaps(conn, at)),
         since_wall_ns=start,
@@ -254,25 +256,18 @@ def _ranks(places: dict[int, _Place], pinned: set[int]) -> dict[int, int]:
     return {i: rank for rank, (_, i) in enumerate(sorted(cached))}
 
 
-def _block(
-    i: int,
-    place: _Place,
-    hashes: _Hashes,
-    wall_ns: int,
-    groups: dict[str, str],
-    rank: int | None,
-    *,
-    is_pinned: bool,
-    knows_all: bool,
-) -> TierBlock:
-    state: TierState
+def _state(place: _Place, *, is_pinned: bool, knows_all: bool) -> TierState:
     if place.is_evicted:
         # It was evicted for a copy, and that copy has not been told of yet.
-        state = "in_flight"
-    elif place.row is None:
-        state = "free" if knows_all else "unknown"
-    else:
-        state = "pinned" if is_pinned else "cached"
+        return "in_flight"
+    if place.row is None:
+        return "free" if knows_all else "unknown"
+    return "pinned" if is_pinned else "cached"
+
+
+def _block(
+    i: int, state: TierState, place: _Place, hashes: _Hashes, wall_ns: int, groups: dict[str, str], rank: int | None
+) -> TierBlock:
     if place.row is None or place.is_evicted:
         return TierBlock(
             id=i, state=state, hash=None, kv_group=None, index=None, request_id=None, conversation_id=None,

@@ -121,6 +121,31 @@ def test_conversation_says_where_it_lost_its_prefix(talk):
     assert (row["first_wall_ns"], row["last_wall_ns"]) == (T0 + SECOND, T0 + 3 * SECOND)
 
 
+@pytest.mark.parametrize(
+    ("cut", "lost_from_index"),
+    [
+        # The block that the last token of the turn before completed: nobody had computed it.
+        ({"cause": "never_seen", "cause_detail": "never_computed", "lost_tokens": 0}, None),
+        ({"cause": "in_flight", "cause_detail": "computing", "lost_tokens": 0}, None),
+        ({"cause": "cache_skipped", "lost_tokens": 0}, None),
+        ({"cause": "last_token_rule", "lost_tokens": 0}, None),
+        # A draft head has a block computed again that was there.
+        ({"cause": "last_token_rule", "cause_detail": "draft_head", "lost_tokens": 32}, 3),
+        # The turn before had it, and the directory of seen hashes has forgotten that.
+        ({"cause": "never_seen", "cause_detail": "maybe_forgotten", "lost_tokens": 0}, 3),
+        ({"cause": "evicted", "cause_detail": "no_owner", "lost_tokens": 32}, 3),
+        # A log from before causes were kept.
+        ({"cause": None, "cause_detail": None}, 3),
+    ],
+)
+def test_cut_at_what_nobody_had_computed_is_no_lost_prefix(talk, cut, lost_from_index):
+    talk.turn("a1", "Sa", "xy")
+    talk.turn("a2", "Saxyb", "z", gpu_hit_tokens=96, cut_index=3, **cut)
+    body = talk.one("a2")
+    assert [t["lost_from_index"] for t in body["turns"]] == [None, lost_from_index]
+    assert body["conversation"]["num_lost_prefixes"] == (lost_from_index is not None)
+
+
 def test_hit_rate_by_turn_is_over_all_conversations(talk):
     talk.turn("a1", "Sa", "x", gpu_hit_tokens=32)
     talk.turn("b1", "Sb", "x")

@@ -104,7 +104,7 @@ def test_glance_says_what_came_from_cache_and_what_was_lost(missed, client_of):
     assert [n["share"] for n in body["numbers"]] == [0.25, 0.3, 0.2, None]
     assert body["sentence"] == (
         "25 % of prompt tokens came from cache; 30 % were lost to CPU evictions, "
-        "of which re-store would have saved 20 %."
+        "of which re-store could have saved 20 %."
     )
     assert [(n["view"], n["query"]) for n in body["numbers"][1:3]] == [
         ("causes", {"cause": "evicted"}), ("causes", {"cause": "evicted", "detail": "owner_running"}),
@@ -184,6 +184,33 @@ def test_benefit_of_restores_that_were_hit(make_log, client_of, kit):
     assert body["holds"] is False
     assert body["verdict"].startswith("It does not hold here, though re-store paid: a re-stored block that is hit once")
     assert "8 times what it spent" in body["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("displaced_blocks", "hit_tokens", "begins", "is_harm"),
+    [
+        # 0.08 s of copying; 0.32 s a displaced block that was wanted; 0.01 s a token that was hit.
+        (1, 64, "It does not hold here, though re-store paid: ", False),
+        (2, 64, "It does not hold here: ", True),
+        (12, 512, "It holds here: ", False),
+        (16, 512, "It holds here: ", True),
+    ],
+)
+def test_what_re_stores_pushed_out_counts_in_the_verdict(
+    make_log, client_of, kit, displaced_blocks, hit_tokens, begins, is_harm
+):
+    log = make_log()
+    engine = log.engine()
+    prefill(kit, log, engine)
+    log.write(engine, run_of(kit, "restored", 4, num_bytes=4000, copy_ns=80_000_000), at=4)
+    log.write(engine, run_of(kit, "missed", displaced_blocks, since_ns=SECOND, is_by_restore=True), at=5)
+    log.write(engine, lookup(kit, "b", 1000, 0, hit_tokens, restored_hit_tokens=hit_tokens), at=6)
+    log.write(engine, run_of(kit, "loaded", 4, num_restored=2), at=6)
+    body = get(client_of(log), "benefit")
+    assert body["total"]["displaced_s"] == pytest.approx(0.32 * displaced_blocks)
+    assert body["total"]["saved_s"] == pytest.approx(0.01 * hit_tokens)
+    assert body["verdict"].startswith(begins)
+    assert body["verdict"].endswith("it cost more than it gained.") is is_harm
 
 
 def test_restores_that_nobody_hit_return_nothing(make_log, client_of, kit):

@@ -240,6 +240,9 @@ def test_a_mistake_is_said(filled: Any, tmp_path: Path, selection: dict[str, Any
         ("15m", 100 * SECOND),
         ("3d", 0),
         (str(T0), T0),
+        # The last that SQLite can compare with: 2262.
+        ("9999-12-31", 2**63 - 1),
+        ("9999999999999999999", 2**63 - 1),
     ],
 )
 def test_moments(text: str, expected: int) -> None:

@@ -107,6 +107,17 @@ def test_causes_say_what_they_mean_and_what_they_cost(page: Page) -> None:
     assert page.row("never seen: extends")[1:] == ["1", "0", "0.0 %", "0"]
 
 
+def test_wanted_blocks_are_drawn_from_the_first_time_to_the_last_that_any_has(
+    filled: Any, kit: Any, tmp_path: Path
+) -> None:
+    for seconds, num_blocks in ((2, 5), (20, 1)):
+        run = {"num_blocks": num_blocks, "head_hash": b"h", "tail_hash": b"t"}
+        filled.write(1, kit.event("missed", **run, since_ns=seconds * SECOND), at=24)
+    write_report(filled.url, tmp_path / "report.html", has_what_if=False)
+    said = re.findall(r"wanted again, by how long after: ([^<\"]+)", (tmp_path / "report.html").read_text())
+    assert said == ["1 s to 3.16 s: 5, &lt; 10 s: 0, &lt; 31.6 s: 1"]
+
+
 def test_movements_and_policies_are_counted(page: Page) -> None:
     for said in ("stored: 3 blocks", "re-stored: 3 blocks", "evicted: 2 blocks", "loaded: 0 blocks"):
         assert said in page.text
@@ -187,6 +198,16 @@ def test_a_mistake_is_said(filled: Any, tmp_path: Path, arguments: dict[str, str
     with pytest.raises(ReportError, match=said):
         write_report(filled.url, tmp_path / "report.html", **arguments)
     assert not (tmp_path / "report.html").exists()
+
+
+def test_what_has_not_been_is_not_drawn(filled: Any, tmp_path: Path) -> None:
+    pages: list[str] = []
+    for until in (None, "2100-01-01", "9999-12-31"):
+        write_report(filled.url, tmp_path / "report.html", until=until, has_what_if=False)
+        page = (tmp_path / "report.html").read_text()
+        pages.append(re.sub(r"Made [^.]+\.", "", page))
+    assert pages[1] == pages[0]
+    assert pages[2] == pages[0]
 
 
 def test_a_place_that_cannot_be_written_is_said(filled: Any, tmp_path: Path) -> None:

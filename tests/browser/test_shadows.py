@@ -151,11 +151,12 @@ def test_form_of_the_what_if_plays_the_log_and_shows_what_the_api_answers(
         ("tracked", "2"): rate("unlimited"),
         ("unlimited", ""): rate("unlimited"),
     }
+    for (policy, gib), value in expected.items():
+        size = f"{gib}\u00a0GiB, {8 * int(gib)}\u00a0blocks" if gib else "no bound"
+        expect(table.get_by_role("row").filter(has_text=policy).filter(has_text=size)).to_contain_text(shown(value))
+    # Only now: one is computed at a time, and whoever asks meanwhile is told to wait.
     played = answer(shadowed, "whatif?policies=off,tracked,unlimited&cpu_gib=1,2")["rows"]
     assert {(r["policy"], str(r["cpu_bytes"] // 2**30) if r["cpu_bytes"] else ""): r["hit_rate"] for r in played} == {
         key: pytest.approx(value) for key, value in expected.items()
     }
-    for (policy, gib), value in expected.items():
-        size = f"{gib}\u00a0GiB, {8 * int(gib)}\u00a0blocks" if gib else "no bound"
-        expect(table.get_by_role("row").filter(has_text=policy).filter(has_text=size)).to_contain_text(shown(value))
     expect(page).to_have_url(re.compile("gib=1%2C2"))

@@ -182,6 +182,19 @@ describe("conversations", () => {
     expect(document.querySelectorAll(".cut-at")).toHaveLength(lost.length);
     expect(answer()).toContain("lost the prefix");
   });
+
+  test("a cut at a block that nobody had computed is marked as harmless, and is said to be", () => {
+    const data = recordedConversation as unknown as ConversationDetail;
+    const turn = data.turns.find(({ lost_from_index }) => lost_from_index !== null);
+    if (!turn) throw new Error("the recorded conversation has no turn that lost its prefix");
+    const request = { ...turn.request, cause: "never_seen", cause_detail: "never_computed", lost_tokens: 0 };
+    conversation.data.value = { ...data, turns: [{ ...turn, request, lost_from_index: null }] } as ConversationDetail;
+    render(<ConversationView />);
+    expect([...document.querySelectorAll(".cut-at")].map(({ className }) => className)).toEqual(["cut-at harmless"]);
+    expect(text()).toContain("announced, and never computed");
+    expect(text()).toContain("nothing was lost");
+    expect(answer()).toContain("No turn lost");
+  });
 });
 
 describe("a request's cut", () => {

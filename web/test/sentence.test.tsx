@@ -1,10 +1,12 @@
-import { cleanup, render } from "@testing-library/preact";
+import { cleanup, render, screen } from "@testing-library/preact";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import type { Engine, Summary } from "../src/api/types";
+import type { Engine, Glance, Summary } from "../src/api/types";
+import { glance } from "../src/state/evidence";
 import { setParams } from "../src/state/location";
 import { engines, summary } from "../src/state/log";
 import { Sentence } from "../src/views/Sentence";
 import recordedEngines from "./fixtures/engines.json";
+import recordedGlance from "./fixtures/glance.json";
 
 const TOKENS = {
   prompt_tokens: 1000,
@@ -64,6 +66,7 @@ afterEach(() => {
   setParams({ range: null }, true);
   engines.clear();
   summary.clear();
+  glance.clear();
 });
 
 describe("the sentence", () => {
@@ -77,6 +80,18 @@ describe("the sentence", () => {
   test("of a range that ends now tells what runs, too", () => {
     showLive("15m");
     expect(text()).toContain("7 requests, 3 running, TTFT 120 ms median");
+  });
+});
+
+describe("what the sentence says was lost", () => {
+  test("leads to the lookups that were cut at an evicted block, which prove both of its numbers", () => {
+    glance.data.value = recordedGlance as Glance;
+    showLive("15m");
+    expect(text()).toContain("40 % were lost to CPU evictions; re-store could have saved 1 %.");
+    for (const share of ["40 %", "1 %"]) {
+      const link = screen.getAllByRole("link").find(({ textContent }) => textContent?.replace(/\s/g, " ") === share);
+      expect(link?.getAttribute("href")).toBe("#/misses?cause=evicted&range=15m");
+    }
   });
 });
 

@@ -3213,7 +3213,7 @@ export interface operations {
                      *       ],
                      *       "prompt_tokens": 10000,
                      *       "restore_would_have_saved": 0.09,
-                     *       "sentence": "62 % of prompt tokens came from cache; 21 % were lost to CPU evictions, of which re-store would have saved 9 %; a tier twice as large would give 78 %.",
+                     *       "sentence": "62 % of prompt tokens came from cache; 21 % were lost to CPU evictions, of which re-store could have saved 9 %; a tier twice as large would give 78 %.",
                      *       "since_wall_ns": 1789999100000000000,
                      *       "until_wall_ns": 1790000000000000000
                      *     }

@@ -96,6 +96,12 @@ function lostFrom({ lost_from_index, request }: Turn): number | null {
   return lost_from_index ?? (request.lost_tokens ? request.cut_index : null);
 }
 
+/** Where the lookup ended inside what the turn before had, at a block that nobody had computed: nothing was lost. */
+function harmlessCut({ lost_from_index, shared_blocks, request }: Turn): number | null {
+  const cut = request.cut_index;
+  return cut !== null && cut < shared_blocks && lost_from_index === null && !request.lost_tokens ? cut : null;
+}
+
 const wordsOf = ({ request }: Turn) =>
   cutWords({
     cause: request.cause,
@@ -149,6 +155,8 @@ function Turns({ data: { turns, hash_block_size: size } }: { data: ConversationD
 function Row({ turn, longest, blockTokens }: { turn: Turn; longest: number; blockTokens: number }) {
   const { request } = turn;
   const lost = lostFrom(turn);
+  const harmless = harmlessCut(turn);
+  const mark = lost ?? harmless;
   const { gpu_hit_tokens: gpu, cpu_hit_tokens: cpu, prompt_tokens: prompt } = request;
   const split =
     gpu === null || cpu === null
@@ -167,11 +175,11 @@ function Row({ turn, longest, blockTokens }: { turn: Turn; longest: number; bloc
       <td class="bar-cell long">
         <span class="scaled" style={{ width: `${((prompt / longest) * 100).toFixed(2)}%` }}>
           <SplitBar split={split} />
-          {lost !== null && (
+          {mark !== null && (
             <i
-              class="cut-at"
+              class={lost === null ? "cut-at harmless" : "cut-at"}
               aria-hidden="true"
-              style={{ left: `${Math.min(100, ((lost * blockTokens) / prompt) * 100).toFixed(2)}%` }}
+              style={{ left: `${Math.min(100, ((mark * blockTokens) / prompt) * 100).toFixed(2)}%` }}
             />
           )}
         </span>
@@ -182,6 +190,7 @@ function Row({ turn, longest, blockTokens }: { turn: Turn; longest: number; bloc
           <>
             <CauseMark cause={request.cause} /> {wordsOf(turn)}
             {request.cut_index !== null && <span class="muted">, block {count(request.cut_index)}</span>}
+            {harmless !== null && <span class="muted">; nothing was lost</span>}
           </>
         ) : (
           <span class="muted">

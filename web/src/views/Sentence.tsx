@@ -38,7 +38,7 @@ function Sources({ sums: { tokens } }: { sums: Summary }) {
   );
 }
 
-/** What evictions cost, how much of it re-store would have saved, and what a larger tier would give. */
+/** What evictions cost, how much of it re-store could have saved, and what a larger tier would give. */
 function Losses({ data }: { data: Glance }) {
   const { lost_to_eviction: lost, restore_would_have_saved: saved, double_tier: double } = data;
   return (
@@ -60,8 +60,8 @@ function Losses({ data }: { data: Glance }) {
               were lost to CPU evictions
               {saved !== null && (
                 <>
-                  ; re-store would have saved{" "}
-                  <a href={href("benefit")}>
+                  ; re-store could have saved{" "}
+                  <a href={href("misses", null, { cause: "evicted" })}>
                     <b>{saved === 0 ? "none of it" : percent(saved)}</b>
                   </a>
                 </>
