@@ -1,12 +1,31 @@
-"""Fixtures that more than one folder of tests needs. The engine is only started when a test asks for it."""
+"""Fixtures that more than one folder of tests needs, and the order of all tests. The engine is only started when a test
+asks for it."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import workers
+
 if TYPE_CHECKING:
     from tests.engine.server import Server
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    workers.put_last(items)
+
+
+# xdist asks its own implementation first, and only where it is there.
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> workers.AloneAtTheEnd:
+    return workers.AloneAtTheEnd(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    workers.name_files(config)
 
 
 @pytest.fixture(scope="session")

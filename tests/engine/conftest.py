@@ -1,6 +1,7 @@
 """The tiny model, what it answers without a connector, and servers of it: each is made when a test asks first."""
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,19 @@ import pytest
 from tests.engine import gate, load, tiny
 from tests.engine.references import tiny_answers_of
 from tests.engine.server import Server
+from tests.engine.talks import Talks, make_talks
 
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny model's folder."""
     return tiny.make_weighted_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def talks(live_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Talks:
+    """Conversations with the embedded model, and what it answers to them without our scheduler half."""
+    return make_talks(live_server, tmp_path_factory.mktemp("talks"))
 
 
 @pytest.fixture(scope="session")
@@ -30,12 +38,22 @@ def expected_of(model: Path, prompts: list[list[int]], folder: Path, ranks: int)
 
 
 @pytest.fixture(scope="session")
-def one_rank_answers(
+def one_rank_at_work(
     tiny_model: Path, load_prompts: list[list[int]], tmp_path_factory: pytest.TempPathFactory
-) -> list[list[int]]:
-    """What one rank without a connector answers to the load's prompts, then to the leavers', in one start of vLLM."""
+) -> Iterator[Future[list[list[int]]]]:
+    """What one rank without a connector will have answered to the load's prompts, then to the leavers'.
+
+    It answers while `tiny_server` starts.
+    """
     kept, long = load.make_leaver_prompts()
-    return expected_of(tiny_model, [*load_prompts, *kept, *long], tmp_path_factory.mktemp("expected"), 1)
+    prompts, folder = [*load_prompts, *kept, *long], tmp_path_factory.mktemp("expected")
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(expected_of, tiny_model, prompts, folder, 1)
+
+
+@pytest.fixture(scope="session")
+def one_rank_answers(one_rank_at_work: Future[list[list[int]]]) -> list[list[int]]:
+    return one_rank_at_work.result()
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +69,9 @@ def expected_by_leavers(one_rank_answers: list[list[int]]) -> list[list[int]]:
 
 
 @pytest.fixture(scope="session")
-def tiny_server(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def tiny_server(
+    tiny_model: Path, one_rank_at_work: Future[list[list[int]]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """The tiny model on one rank, with tiers that the load overflows. Its end is a check, too."""
     yield from serve(tiny_model, tmp_path_factory.mktemp("tiny"), 1)
 

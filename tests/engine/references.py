@@ -17,13 +17,16 @@ from tests.engine.server import BLOCK, BLOCK_BYTES, CPU_BLOCKS, GPU_BLOCKS
 
 Kind = Literal["none", "stock"]
 """No connector; or vLLM's own scheduler half over the host copy worker."""
+IN_ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
+"""Front end, engine and worker would load vLLM one after the other, and then wait for each other at work. One thread,
+since two such engines run side by side, or one beside a server that starts."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Greedy answers as tokens, and those to the same prompts after the GPU's prefix cache was emptied.
+    """Greedy answers as tokens, and those to the first prompts after the GPU's prefix cache was emptied.
 
-    `num_cached`: how many of each prompt's tokens came from a cache the second time.
+    `num_cached`: how many of each of these prompts' tokens came from a cache then.
     """
 
     first: list[list[int]]
@@ -31,8 +34,9 @@ class Answers:
     num_cached: list[int]
 
 
-def answers_of(kind: Kind, prompts: list[list[int]], max_tokens: int, folder: Path) -> Answers:
-    """Answers every prompt, one after the other, in an engine of its own with the embedded model."""
+def answers_of(kind: Kind, prompts: list[list[int]], max_tokens: int, folder: Path, num_again: int) -> Answers:
+    """Answers every prompt, one after the other, and so many of them again, in an engine of its own with the embedded
+    model."""
     from app import embedded_model
 
     engine = {
@@ -40,7 +44,8 @@ def answers_of(kind: Kind, prompts: list[list[int]], max_tokens: int, folder: Pa
         "max_model_len": 1024,
         "kv_cache_memory_bytes": GPU_BLOCKS * BLOCK_BYTES,
     }
-    return _answers_of({"prompts": prompts, "max_tokens": max_tokens, "engine": engine}, kind, folder, {})
+    job = {"prompts": prompts, "max_tokens": max_tokens, "engine": engine, "num_again": num_again}
+    return _answers_of(job, kind, folder, IN_ONE_PROCESS)
 
 
 def tiny_answers_of(
@@ -54,9 +59,8 @@ def tiny_answers_of(
         "kv_cache_memory_bytes": (needed + 1) * tiny.BLOCK_BYTES // ranks,
         "tensor_parallel_size": ranks,
     }
-    return _answers_of(
-        {"prompts": prompts, "max_tokens": max_tokens, "engine": engine}, "none", folder, tiny.environment(ranks)
-    ).first
+    job = {"prompts": prompts, "max_tokens": max_tokens, "engine": engine, "num_again": 0}
+    return _answers_of(job, "none", folder, IN_ONE_PROCESS if ranks == 1 else tiny.environment(ranks)).first
 
 
 def _answers_of(job: dict[str, Any], kind: Kind, folder: Path, environment: dict[str, str]) -> Answers:
@@ -76,7 +80,7 @@ def _answers_of(job: dict[str, Any], kind: Kind, folder: Path, environment: dict
 
 
 def main() -> None:
-    """Answers the prompts on stdin, twice."""
+    """Answers the prompts on stdin, and so many of them again as the job says."""
     kind, file = sys.argv[1], Path(sys.argv[2])
     # Without a connector: an empty list, so that nothing of this project is loaded.
     os.environ["VLLM_PLUGINS"] = "" if kind == "none" else "vllm_restore"
@@ -101,15 +105,13 @@ def main() -> None:
     )
     sampling = SamplingParams(temperature=0, max_tokens=job["max_tokens"], ignore_eos=True)
 
-    def answer() -> tuple[list[list[int]], list[int]]:
-        outputs = [
-            engine.generate({"prompt_token_ids": prompt}, sampling, use_tqdm=False)[0] for prompt in job["prompts"]
-        ]
+    def answer(prompts: list[list[int]]) -> tuple[list[list[int]], list[int]]:
+        outputs = [engine.generate({"prompt_token_ids": prompt}, sampling, use_tqdm=False)[0] for prompt in prompts]
         return [list(o.outputs[0].token_ids) for o in outputs], [o.num_cached_tokens or 0 for o in outputs]
 
-    first, _ = answer()
+    first, _ = answer(job["prompts"])
     assert engine.reset_prefix_cache()
-    again, num_cached = answer()
+    again, num_cached = answer(job["prompts"][: job["num_again"]])
     file.write_text(json.dumps({"first": first, "again": again, "num_cached": num_cached}))
 
 

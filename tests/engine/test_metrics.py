@@ -30,8 +30,9 @@ def scrape(server: Server) -> dict[str, float]:
 def test_prometheus_is_told_what_the_log_is_told(live_server: Server) -> None:
     before = scrape(live_server)
     prompt = list(range(7_000, 7_000 + 5 * BLOCK + 1))  # no other test asks it
-    live_server.complete(prompt, 2 * BLOCK)
-    live_server.await_copies()
+    first_id = live_server.complete(prompt, 2 * BLOCK)[0]
+    stored = "SELECT sum(num_blocks) FROM blocks_stored WHERE request_id LIKE :id || '%'"
+    live_server.await_rows(f"SELECT 1 WHERE ({stored}) >= 5", id=first_id)
     live_server.empty_gpu_cache()
     request_id, _, cached = live_server.complete(prompt, 2)
     assert cached == 5 * BLOCK

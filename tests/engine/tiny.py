@@ -97,11 +97,11 @@ def flags(model: Path, *, gpu_blocks: int, cpu_blocks: int, ranks: int = 1) -> t
 
 
 def environment(ranks: int) -> dict[str, str]:
-    """Left alone, vLLM wants a NUMA node for each rank; here each gets a core, and waits without yielding it."""
-    if ranks == 1:
-        return {}
-    cores = sorted(os.sched_getaffinity(0))[:ranks]
-    return {"VLLM_CPU_OMP_THREADS_BIND": "|".join(map(str, cores)), "PYTHONPATH": python_path(PATIENT)}
+    """Each rank gets a core. Left alone, one takes all of them, and its threads wait for each other longer than they
+    compute; two want a NUMA node each. Two wait without yielding their cores."""
+    cores = sorted(os.sched_getaffinity(0))[-ranks:]
+    bind = {"VLLM_CPU_OMP_THREADS_BIND": "|".join(map(str, cores))}
+    return bind if ranks == 1 else bind | {"PYTHONPATH": python_path(PATIENT)}
 
 
 def python_path(*folders: Path) -> str:
