@@ -1,4 +1,4 @@
-"""Work that must not be felt: in a process of its own, which gets what the engine and the server leave.
+"""Modules of ours in processes of their own; among them work that must not be felt.
 
 In vLLM's API server a thread would take turns with the one that streams answers; a process at the lowest priority takes
 only what nobody else wants.
@@ -7,9 +7,11 @@ only what nobody else wants.
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[1]
+
+def module_command(module: str) -> list[str]:
+    """Runs a module of ours. `-P`: the current folder, which is the person's, may have an `app` of its own."""
+    return [sys.executable, "-P", "-m", module]
 
 
 def start_aside(module: str, *arguments: str, stderr: int | None = None) -> subprocess.Popen[str]:
@@ -21,15 +23,12 @@ def start_aside(module: str, *arguments: str, stderr: int | None = None) -> subp
     Raises:
         OSError: no process can be started.
     """
-    # This package, whatever lies in the working folder under the same name.
-    path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, *arguments],
+        [*module_command(module), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
         encoding="utf-8",
-        env=os.environ | {"PYTHONPATH": path},
         process_group=0,
     )
 

@@ -139,7 +139,7 @@ def test_another_log_in_the_place_of_the_first_is_followed_anew(client, told, lo
     # The same number, so that only what was told of it says which file it is of.
     assert other.engine(kv_groups=FULL) == told
     other.writer.dispose()
-    os.replace(other.path, log.path)
+    Path(other.path).replace(log.path)
     assert caught_up(client)["hit_rate"] is None
 
 
@@ -168,7 +168,7 @@ def test_log_that_cannot_be_read_is_said_and_read_when_it_can(tmp_path, make_log
         assert "late.db" in json.loads(process.stdout.readline())["problem"]
         there = make_log("other.db")
         there.writer.dispose()
-        os.replace(there.path, path)
+        Path(there.path).replace(path)
         assert json.loads(process.stdout.readline())["problem"] is None
 
 

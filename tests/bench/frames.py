@@ -2,10 +2,11 @@
 
     python tests/bench/frames.py [--db big.db] [--events 1000000] [--rate 50] [--seconds 15] [--json]
 
-Opens the log at --db, or makes one of --events events in a scratch folder, whose engine the shadows begin to follow,
-serves it in a process of its own, writes --rate events a second to it through a real recorder, and looks at each view with this machine's Chromium. A frame's
-time is the distance of two calls of requestAnimationFrame; the rest is what the DevTools protocol measures.
-Needs the built dashboard (`make web`). No timed assertion.
+Opens the log at --db, or makes one of --events events in a scratch folder, whose engine the shadows begin to follow;
+serves it in a process of its own, writes --rate events a second to it through a real recorder, and looks at each view
+with this machine's Chromium. A frame's time is the distance of two calls of requestAnimationFrame; the rest is what the
+DevTools protocol measures. No timed assertion.
+Needs the built dashboard (`make web`).
 """
 
 import argparse
