@@ -3,91 +3,18 @@
 No thread and no clock of its own: `shadows` follows a live log with it, `whatif` plays a recorded one.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
 
 from app.queries.traffic import Chains, TierShape, read_rows
 from app.shadow_pages import WindowPages
+from app.shadow_series import Series
 from connector.shadow import Asked, ShadowPolicy, ShadowTier
 
-SECOND_NS = 1_000_000_000
-MAX_SECONDS = 200_000
 ACTIVE = "active"
 BEFORE_STEP = ("lookup_waits", "request_preempted", "policy_applied")
-
-
-@dataclass(slots=True)
-class Hits:
-    """Prompt tokens in a span, by source."""
-
-    prompt_tokens: int = 0
-    gpu_hit_tokens: int = 0
-    cpu_hit_tokens: int = 0
-
-    @property
-    def hit_rate(self) -> float | None:
-        """None without traffic."""
-        if not self.prompt_tokens:
-            return None
-        return (self.gpu_hit_tokens + self.cpu_hit_tokens) / self.prompt_tokens
-
-
-class Series:
-    """Sums by second of wall time; the oldest go when there are more than `MAX_SECONDS`."""
-
-    def __init__(self) -> None:
-        self._by_second: defaultdict[int, Hits] = defaultdict(Hits)
-        self._changed: set[int] = set()
-
-    def add(self, wall_ns: int, prompt: int, gpu: int, cpu: int) -> None:
-        """One lookup."""
-        second = wall_ns // SECOND_NS
-        hits = self._by_second[second]
-        hits.prompt_tokens += prompt
-        hits.gpu_hit_tokens += gpu
-        hits.cpu_hit_tokens += cpu
-        self._changed.add(second)
-        self._forget_oldest()
-
-    def put(self, second: int, hits: Hits) -> None:
-        """The whole sum of one second."""
-        self._by_second[second] = hits
-        self._forget_oldest()
-
-    def take_changes(self) -> dict[int, tuple[int, int, int]]:
-        """Sums of the seconds that have changed since the last call: prompt tokens, and those hit on GPU and CPU."""
-        found = {
-            second: (hits.prompt_tokens, hits.gpu_hit_tokens, hits.cpu_hit_tokens)
-            for second in sorted(self._changed)
-            if (hits := self._by_second.get(second)) is not None
-        }
-        self._changed.clear()
-        return found
-
-    def _forget_oldest(self) -> None:
-        if len(self._by_second) > MAX_SECONDS:
-            for second in sorted(self._by_second)[: MAX_SECONDS // 10]:
-                del self._by_second[second]
-
-    def total(self, start: int, end: int) -> Hits:
-        """From `start` to `end` (not in it), in wall nanoseconds."""
-        return self.buckets(start, end, max(1, end - start)).get(0, Hits())
-
-    def buckets(self, start: int, end: int, bucket: int) -> Mapping[int, Hits]:
-        """Sums by number of the bucket of `bucket` nanoseconds; only those with traffic."""
-        found: defaultdict[int, Hits] = defaultdict(Hits)
-        for second, hits in list(self._by_second.items()):
-            at = second * SECOND_NS
-            if start <= at < end:
-                into = found[(at - start) // bucket]
-                into.prompt_tokens += hits.prompt_tokens
-                into.gpu_hit_tokens += hits.gpu_hit_tokens
-                into.cpu_hit_tokens += hits.cpu_hit_tokens
-        return found
 
 
 class ShadowFeed:

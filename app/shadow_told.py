@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from app.queries.traffic import TierShape
-from app.shadow_feed import Hits, Series, ShadowFeed
+from app.shadow_feed import ShadowFeed
+from app.shadow_series import Hits, Series
 from connector.shadow import ShadowTier
 
 TRUTH, COMPARABLE = "truth", "comparable"

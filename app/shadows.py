@@ -13,7 +13,8 @@ from contextlib import suppress
 from app.aside import start_aside
 from app.models import CurveRow, Shadow, ShadowError, ShadowPoint, Shadows, WhatIfRow
 from app.queries.traffic import TierShape
-from app.shadow_feed import ACTIVE, Hits
+from app.shadow_feed import ACTIVE
+from app.shadow_series import Hits
 from app.shadow_told import COMPARABLE, TRUTH, Followed, Mirror, TierState, Told
 from connector.shadow import ShadowPolicy, ShadowTier
 
