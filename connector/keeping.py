@@ -1,7 +1,7 @@
 """`adaptive` bound to the blocks of a tier: which block each chain's end lies in, and which place a newcomer gets.
 
 Pure: standard library and pure modules. The engine binds it to vLLM's block pool (`keeper`), a shadow to its own blocks
-(`shadow_keeper`): both decide with this module and with `retention`. Blocks of the full-attention group are what the
+(`shadow_blocks`): both decide with this module and with `retention`. Blocks of the full-attention group are what the
 tree of chains counts; what other groups hold of the same tokens goes with them. A block that comes in gets its place
 at the front of the free queue, where the pool takes its next block from, so allocation and references stay the pool's.
 

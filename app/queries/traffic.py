@@ -20,12 +20,12 @@ FULL = ("FullAttentionSpec", "MLAAttentionSpec", "SinkFullAttentionSpec", "Hidde
 WINDOW = ("SlidingWindowSpec", "SlidingWindowMLASpec")
 # The plus keeps SQLite from using the index on `kind`, whose order is not the log's.
 _ROWS = """
-SELECT seq, step, wall_ns, kind, request_id, kv_group, first_index, from_index, num_blocks, tail_hash, scheduled_step,
+SELECT seq, step, wall_ns, monotonic_ns, kind, request_id, kv_group, first_index, from_index, num_blocks, tail_hash, scheduled_step,
        num_tokens, gpu_hit_tokens, cpu_hit_tokens, to_index, num_output_tokens, is_resumed, is_skipped, enabled,
-       max_restore_blocks_per_step, retention
+       max_restore_blocks_per_step, retention, is_restore
 FROM events
-WHERE seq > ? AND engine_id = ? AND +kind IN ('lookup', 'lookup_waits', 'cursor_moved', 'blocks_stored',
-      'blocks_restored', 'blocks_evicted', 'blocks_loaded', 'request_finished', 'request_preempted', 'cache_reset',
+WHERE seq > ? AND engine_id = ? AND +kind IN ('request_started', 'lookup', 'lookup_waits', 'cursor_moved', 'blocks_stored',
+      'stores_refused', 'blocks_restored', 'blocks_evicted', 'blocks_loaded', 'request_finished', 'request_preempted', 'cache_reset',
       'policy_applied')
 ORDER BY seq LIMIT ?
 """
