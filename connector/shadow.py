@@ -179,19 +179,24 @@ class ShadowTier:
         """A request is admitted. Returns the hash blocks that this tier gives behind those of the GPU."""
         self._ask_the_rest()
         num_found = self._find(request_id, asked, since=self._step)
-        self._ended.pop(request_id, None)
+        is_resumed = self._ended.pop(request_id, None) is not None or request_id in self._running
         self._forgotten.pop(request_id, None)
         self._num_admitted += 1
         width = self._groups.width
         self._running[request_id] = _Running(
-            asked.chain, asked.num_on_gpu, [0] * width, [0] * width, self._step, self._num_admitted, known=asked.known
+            asked.chain,
+            asked.num_on_gpu,
+            [0] * width,
+            [0] * width,
+            self._step,
+            self._num_admitted,
+            known=asked.known,
         )
+        self._turns.admitted(request_id, self._num_admitted, is_resumed=is_resumed, has_load=num_found > 0)
         self._owners.admit(request_id)
         self._changed()
         if self._keeper is not None:
             self._keeper.began(request_id)
-        if not num_found:
-            self._turns.runs(request_id)
         return num_found
 
     def _find(self, request_id: str, asked: Asked, since: int) -> int:
@@ -207,8 +212,6 @@ class ShadowTier:
         """The copy of a request's hit to the GPU is over."""
         self._ask_the_rest()
         self._unpin(request_id)
-        if request_id in self._running:
-            self._turns.runs(request_id)
 
     def _unpin(self, request_id: str) -> None:
         load = self._loads.pop(request_id, None)
@@ -261,17 +264,15 @@ class ShadowTier:
         if running is not None:
             running.chain = max(running.chain, chain, key=len)
             running.ready[group] = max(running.ready[group], to_index)
-            self._turns.runs(request_id)
             self._turns.is_due(request_id)
 
     def preempted(self, request_id: str) -> None:
         """The request gave its blocks on the GPU back; it comes again as a lookup. Told when the next step is built, so
         that it may have come again already."""
-        running = self._running.get(request_id)
-        if running is not None and running.since == self._step:
-            return
         self._ask_the_rest()
-        self._end(request_id)
+        running = self._running.get(request_id)
+        if running is None or running.since != self._step:
+            self._end(request_id)
         self._owners.disown(request_id)
         self._changed()
 

@@ -2,35 +2,43 @@
 
 Pure: standard library only. The log says whose cursor moved, in vLLM's order, and not who was asked in vain: in a
 shadow those are asked between the others, at the place at which vLLM walks them. That is in the order in which they
-began to run; who is new in a step comes first.
+began to run; who is new in a step, and was not preempted before, comes first.
 """
 
 from bisect import insort
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-Turn = tuple[tuple[bool, int], str]
+Turn = tuple[tuple[bool, int, int], str]
+
+
+@dataclass(slots=True)
+class _Seat:
+    """A request's place in the order. `step`: the one in which it began to run; None while it waits for a load: then it
+    is the one in which it is first heard of."""
+
+    number: int
+    is_resumed: bool
+    step: int | None
 
 
 class Turns:
     """The order of one engine's running requests, and who of them waits."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._next_number = 1
-        self._asked: set[str] = set()
+        self._seats: dict[str, _Seat] = {}
         self._waiting: set[str] = set()
         self._ahead: list[Turn] = []
+        self._step = 0
 
-    def runs(self, request_id: str) -> None:
-        """The request is scheduled from now on; nothing happens where it was."""
-        if request_id not in self._numbers:
-            self._numbers[request_id] = self._next_number
-            self._next_number += 1
+    def admitted(self, request_id: str, number: int, *, is_resumed: bool, has_load: bool) -> None:
+        """The request runs from the next step on, or once its load is over. `number`: which admission it was."""
+        self._seats[request_id] = _Seat(number, is_resumed, None if has_load else self._step + 1)
+        self._waiting.discard(request_id)
 
     def stops(self, request_id: str) -> None:
         """It is over, or was preempted."""
-        self._numbers.pop(request_id, None)
-        self._asked.discard(request_id)
+        self._seats.pop(request_id, None)
         self._waiting.discard(request_id)
 
     def waits(self, request_id: str, *, is_waiting: bool) -> None:
@@ -42,6 +50,7 @@ class Turns:
 
     def begin_step(self) -> None:
         """The step's first stores are about to be chosen."""
+        self._step += 1
         self._ahead = sorted((self._turn(r), r) for r in self._waiting)
 
     def is_due(self, request_id: str) -> None:
@@ -52,24 +61,21 @@ class Turns:
 
     def until(self, request_id: str) -> Iterator[str]:
         """Who has his turn before this request, which takes its own. Each once."""
-        self.runs(request_id)
         turn = (self._turn(request_id), request_id)
         while self._ahead and self._ahead[0] < turn:
-            yield self._take()
+            yield self._ahead.pop(0)[1]
         if self._ahead and self._ahead[0] == turn:
-            self._take()
-        self._asked.add(request_id)
+            self._ahead.pop(0)
 
     def rest(self) -> Iterator[str]:
         """Who has his turn still."""
         while self._ahead:
-            yield self._take()
+            yield self._ahead.pop(0)[1]
 
-    def _take(self) -> str:
-        request_id = self._ahead.pop(0)[1]
-        if request_id in self._numbers:
-            self._asked.add(request_id)
-        return request_id
-
-    def _turn(self, request_id: str) -> tuple[bool, int]:
-        return request_id in self._asked, self._numbers.get(request_id, 0)
+    def _turn(self, request_id: str) -> tuple[bool, int, int]:
+        seat = self._seats.get(request_id)
+        if seat is None:
+            return True, self._step, 0
+        if seat.step is None:
+            seat.step = self._step
+        return seat.is_resumed or seat.step < self._step, seat.step, seat.number
