@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from app.queries.traffic import Chains, TierShape, read_rows
+from app.queries.traffic import Chains, TierShape, read_computed, read_rows
 from app.shadow_pages import WindowPages
 from connector.shadow import Asked, ShadowPolicy, ShadowTier
 
@@ -136,15 +136,24 @@ class ShadowFeed:
                 tier.loaded(row.request_id)
         elif kind == "request_finished":
             chain = self._chains.get(conn, row.tail_hash)
-            # The last token that was sampled is never computed, and a block that drafts of the last step fill is cached
-            # only if there is one more: the engine's copy shows it. Without any, nobody knows how far the prompt got.
-            sure = row.num_tokens + row.num_output_tokens - 1 - self.shape.num_draft_tokens
-            computed = max(0, sure) // self.shape.hash_block_size
+            computed = self._computed(conn, row)
             for tier in tiers:
-                tier.finished(row.request_id, chain, min(computed, len(chain)) if row.num_output_tokens else None)
+                tier.finished(row.request_id, chain, None if computed is None else min(computed, len(chain)))
         elif kind == "cache_reset":
             for tier in tiers:
                 tier.reset()
+
+    def _computed(self, conn: Connection, row: Any) -> int | None:
+        """Hash blocks that a request had computed when it ended; None where nobody knows."""
+        if not row.num_output_tokens:
+            # How far the prompt got is not said: what was copied of it shows it.
+            group = self.shape.groups[0]
+            found = read_computed(conn, self.shape.engine_id, row, group.number)
+            return None if found is None else found * group.ratio
+        # The last token that was sampled is never computed, and a block that drafts of the last step fill is cached
+        # only if there is one more: the engine's copy shows it.
+        sure = row.num_tokens + row.num_output_tokens - 1 - self.shape.num_draft_tokens
+        return max(0, sure) // self.shape.hash_block_size
 
     def _before_step(self, conn: Connection, row: Any) -> None:
         """What a step found when it began to be built."""

@@ -26,16 +26,13 @@ IDLE_SECONDS = 1.0
 FORGET_SECONDS = 120.0
 SIZES = (0.25, 0.5, 1.0, 2.0, 4.0)
 CURVES: tuple[ShadowPolicy, ...] = ("off", "tracked")
+ADAPTIVE: ShadowPolicy = "adaptive"
 UNLIMITED = "unlimited"
 NOTES = (
     "Other hits would have changed the timing: what is computed later is stored later, and requests that come "
     "meanwhile find something else. A shadow sees the traffic in the order in which it happened.",
     "What the GPU holds is taken as it was.",
-    "A first store that the engine held back for want of room is seen by every shadow when the engine made it.",
-)
-ADAPTIVE_NOTE = (
-    "No shadow follows `retention: adaptive`: the one of the policy in force says nothing since the engine obeyed it, "
-    "until the tier was emptied under another rule."
+    "A first store that the engine held back or refused is seen by every shadow when the engine told of it.",
 )
 WINDOW_NOTE = (
     "This model has sliding windows. Which pages the GPU still had when it was time to copy them is taken as it was; "
@@ -70,12 +67,14 @@ def row_of(tier: ShadowTier, shape: TierShape, hits: Hits, num_blocks: int | Non
 
 
 def usual_shadows(shape: TierShape) -> dict[str, ShadowTier]:
-    """The active policy, each other at the engine's own size, an endless tier, and a curve of sizes."""
+    """The active policy, each other at the engine's own size, an endless tier, and a curve of sizes of the two that
+    leave vLLM its order."""
     shadows = {ACTIVE: ShadowTier("off", shape.num_blocks, shape.groups)}
     for policy in CURVES:
         for factor in SIZES:
             size = max(1, round(shape.num_blocks * factor))
             shadows[name_of(policy, factor)] = ShadowTier(policy, size, shape.groups)
+    shadows[ADAPTIVE] = ShadowTier(ADAPTIVE, shape.num_blocks, shape.groups)
     shadows[UNLIMITED] = ShadowTier("unlimited", shape.num_blocks, shape.groups)
     return shadows
 
@@ -119,16 +118,17 @@ class ShadowFollower:
             return self._describe(shape, feed, start, end, bucket)
 
     def double_tier(self, start: int, end: int, prompt_tokens: int) -> float | None:
-        """The hit rate that a tier twice as large would have given, re-store as it was. None until it is known, and
-        where the range has more `prompt_tokens` than the newest engine's, which is the one that is followed."""
+        """The hit rate that a tier twice as large would have given, the policy as it is. None until it is known, where
+        no shadow of that size follows the policy (`adaptive`), and where the range has more `prompt_tokens` than the
+        newest engine's, which is the one that is followed."""
         self._follow()
         with self._lock:
             if self._feed is None or not self._is_caught_up:
                 return None
             if self._feed.truth.total(start, end).prompt_tokens != prompt_tokens:
                 return None
-            policy = self._feed.shadows[ACTIVE].policy
-            return self._feed.series[name_of(policy, 2.0)].total(start, end).hit_rate
+            double = self._feed.series.get(name_of(self._feed.shadows[ACTIVE].policy, 2.0))
+            return None if double is None else double.total(start, end).hit_rate
 
     def begin_anew(self) -> None:
         """Another file lies where the log was."""
@@ -195,8 +195,8 @@ class ShadowFollower:
 
     def _describe(self, shape: TierShape, feed: ShadowFeed, start: int, end: int, bucket: int) -> Shadows:
         truth = feed.truth.buckets(start, end, bucket)
-        active, comparable = (s.buckets(start, end, bucket) for s in (feed.series[ACTIVE], feed.comparable))
-        shown = (ACTIVE, "off", "tracked", UNLIMITED)
+        active = feed.series[ACTIVE].buckets(start, end, bucket)
+        shown = (ACTIVE, "off", "tracked", ADAPTIVE, UNLIMITED)
         return Shadows(
             engine_id=shape.engine_id,
             is_caught_up=self._is_caught_up,
@@ -206,9 +206,9 @@ class ShadowFollower:
             shadows=[self._shadow(shape, feed, name, start, end, bucket) for name in shown],
             error=ShadowError(
                 name=ACTIVE,
-                percentage_points=_points_between(_sum(active), _sum(comparable)),
+                percentage_points=_points_between(_sum(active), _sum(truth)),
                 worst_percentage_points=max(
-                    (abs(_points_between(active.get(n, Hits()), hits) or 0.0) for n, hits in comparable.items()),
+                    (abs(_points_between(active.get(n, Hits()), hits) or 0.0) for n, hits in truth.items()),
                     default=None,
                 ),
             ),
@@ -222,7 +222,7 @@ class ShadowFollower:
                 for policy in CURVES
                 for factor in SIZES
             ],
-            notes=[*notes_of(shape), *([] if feed.is_followed else [ADAPTIVE_NOTE])],
+            notes=notes_of(shape),
         )
 
     def _shadow(self, shape: TierShape, feed: ShadowFeed, name: str, start: int, end: int, bucket: int) -> Shadow:

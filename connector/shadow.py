@@ -95,6 +95,7 @@ class ShadowTier:
         self._forgotten: dict[str, _Running] = {}
         self._owners = OwnerIndex()
         self._step = self._num_admitted = 0
+        self._is_between = False
         self._start()
 
     def _start(self) -> None:
@@ -283,6 +284,7 @@ class ShadowTier:
         self._forgotten.pop(request_id, None)
         running = self._running.get(request_id)
         if running is not None:
+            self._is_between = True  # what is chosen now leaves with the next step
             running.chain = max(chain, running.chain, key=len)
             if self._keeper is not None:
                 self._keeper.begin_batch()
@@ -293,6 +295,7 @@ class ShadowTier:
                     running.ready[group.number] = max(running.ready[group.number], num_computed // group.ratio)
             self._end(request_id)
             self._store(request_id, running)
+            self._is_between = False
         self._unpin(request_id)
         self._owners.forget(request_id)
         self._changed()
@@ -459,7 +462,7 @@ class ShadowTier:
         """Copy what is ready and was not looked at yet, for as long as there is room; as vLLM does, all of one request
         at once."""
         if self._keeper is not None:
-            self._store_kept(request_id, running, self._keeper, step=self._step if step is None else step)
+            self._store_kept(request_id, running, self._keeper, step=self._now_leaving if step is None else step)
             return
         is_running = request_id in self._running
         wanted, ends = self._select(running)
@@ -497,7 +500,7 @@ class ShadowTier:
         if any(ends):
             self._admission.tier_changed()
         if chosen:
-            self._tier.copy(chosen, places, self._step if step is None else step, whose)
+            self._tier.copy(chosen, places, self._now_leaving if step is None else step, whose)
             self.num_stored += len(chosen)
 
     def _own(self, request_id: str, running: _Running, group: GroupShape, begin: int, end: int) -> None:
@@ -539,8 +542,13 @@ class ShadowTier:
         mine = _whose(running, is_shared)
         return any(_is_one_block(mine, other) for other in copies)
 
+    @property
+    def _now_leaving(self) -> int:
+        """The step with which a copy leaves that is ordered now."""
+        return self._step + self._is_between
+
     def _order_again(self, blocks: list[OwnedBlock]) -> None:
-        self._tier.copy([b.key for b in blocks], [b.index for b in blocks], self._step)
+        self._tier.copy([b.key for b in blocks], [b.index for b in blocks], self._now_leaving)
         if self._keeper is not None:
             self._keeper.begin_batch()
 
