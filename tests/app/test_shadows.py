@@ -107,5 +107,5 @@ def test_command_prints_the_same_as_the_route(client, told, log, capsys):
 def test_command_refuses_an_unknown_policy_in_one_line(told, log, capsys):
     assert main(["whatif", "--db", log.path, "--policies", "best"]) == 2
     assert capsys.readouterr().err.strip() == (
-        "vllm-restore: there is no policy 'best' to play; there are off, tracked, unlimited"
+        "vllm-restore: there is no policy 'best' to play; there are off, tracked, adaptive, adaptive-off, unlimited"
     )
