@@ -41,7 +41,7 @@ class AppContext:
         self.engine_client: EngineClient | None = None
         self._engines = LogEngines(lambda: self.url, self._begin_anew, is_recorded=settings.is_recorded)
         self._conversations = ConversationIndex()
-        self.shadows = ShadowFollower(self.connect)
+        self.shadows = ShadowFollower(self.named_log)
         self.tailer = Tailer(self.connect, poll_seconds=settings.poll_seconds, max_client_lag=settings.max_client_lag)
 
     @property

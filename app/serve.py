@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from app import embedded_model
+from app.aside import module_command
 from app.preflight import PreflightError, check_model, check_port, port_named_in
 
 PLUGIN = "vllm_restore"
@@ -166,11 +167,6 @@ def _prepare_model() -> Any:
         if done.returncode:
             raise PreflightError("the embedded model could not be prepared; the reason is above")
     return embedded_model.folder()
-
-
-def module_command(module: str) -> list[str]:
-    """Runs a module of ours. `-P`: the current folder, which is the person's, may have an `app` of its own."""
-    return [sys.executable, "-P", "-m", module]
 
 
 def _run_vllm(arguments: list[str]) -> None:

@@ -41,13 +41,34 @@ class Series:
 
     def __init__(self) -> None:
         self._by_second: defaultdict[int, Hits] = defaultdict(Hits)
+        self._changed: set[int] = set()
 
     def add(self, wall_ns: int, prompt: int, gpu: int, cpu: int) -> None:
         """One lookup."""
-        hits = self._by_second[wall_ns // SECOND_NS]
+        second = wall_ns // SECOND_NS
+        hits = self._by_second[second]
         hits.prompt_tokens += prompt
         hits.gpu_hit_tokens += gpu
         hits.cpu_hit_tokens += cpu
+        self._changed.add(second)
+        self._forget_oldest()
+
+    def put(self, second: int, hits: Hits) -> None:
+        """The whole sum of one second."""
+        self._by_second[second] = hits
+        self._forget_oldest()
+
+    def take_changes(self) -> dict[int, tuple[int, int, int]]:
+        """Sums of the seconds that have changed since the last call: prompt tokens, and those hit on GPU and CPU."""
+        found = {
+            second: (hits.prompt_tokens, hits.gpu_hit_tokens, hits.cpu_hit_tokens)
+            for second in sorted(self._changed)
+            if (hits := self._by_second.get(second)) is not None
+        }
+        self._changed.clear()
+        return found
+
+    def _forget_oldest(self) -> None:
         if len(self._by_second) > MAX_SECONDS:
             for second in sorted(self._by_second)[: MAX_SECONDS // 10]:
                 del self._by_second[second]

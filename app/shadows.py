@@ -1,29 +1,24 @@
 """Shadows of the newest engine's CPU tier, followed outside every hot path.
 
-A thread of its own reads the log in small pieces while somebody asks, and rests between them, so that neither the
-server nor the engine feels it. What it knows is of one engine: when a newer one signs in, it begins anew.
+`shadow_process` reads the log in a process of its own while somebody asks; what it tells is kept here, so an answer
+waits for nobody. It is of one engine: when a newer one signs in, it begins anew.
 """
 
 import logging
+import subprocess
 import threading
-import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
-
+from app.aside import start_aside
 from app.models import CurveRow, Shadow, ShadowError, ShadowPoint, Shadows, WhatIfRow
-from app.queries.traffic import TierShape, newest_engine, read_shape
-from app.shadow_feed import ACTIVE, Hits, ShadowFeed
-from connector.log import LogError
+from app.queries.traffic import TierShape
+from app.shadow_feed import ACTIVE, Hits
+from app.shadow_told import TRUTH, Followed, Mirror, TierState, Told
 from connector.shadow import ShadowPolicy, ShadowTier
 
 logger = logging.getLogger("vllm.restore")
 
-CHUNK = 500
-REST_SECONDS = 0.02
-IDLE_SECONDS = 1.0
-FORGET_SECONDS = 120.0
 SIZES = (0.25, 0.5, 1.0, 2.0, 4.0)
 CURVES: tuple[ShadowPolicy, ...] = ("off", "tracked")
 ADAPTIVE: ShadowPolicy = "adaptive"
@@ -50,14 +45,13 @@ def name_of(policy: str, factor: float) -> str:
     return policy if factor == 1.0 else f"{policy} x{factor:g}"
 
 
-def row_of(tier: ShadowTier, shape: TierShape, hits: Hits, num_blocks: int | None = None) -> WhatIfRow:
-    """What a tier gave and copied. `num_blocks`: the size that it stands for, where it was played with less."""
-    size = tier.num_blocks if num_blocks is None else num_blocks
+def row_of(tier: TierState, block_bytes: int, hits: Hits) -> WhatIfRow:
+    """What a tier gave and copied."""
     is_bounded = tier.policy != UNLIMITED
     return WhatIfRow(
         policy=tier.policy,
-        cpu_blocks=size if is_bounded else None,
-        cpu_bytes=size * shape.block_bytes if is_bounded else None,
+        cpu_blocks=tier.num_blocks if is_bounded else None,
+        cpu_bytes=tier.num_blocks * block_bytes if is_bounded else None,
         hit_rate=hits.hit_rate,
         cpu_hit_tokens=hits.cpu_hit_tokens,
         gpu_hit_tokens=hits.gpu_hit_tokens,
@@ -83,127 +77,133 @@ class ShadowFollower:
     """Follows the newest engine of a log. Safe to use from several threads.
 
     Args:
-        connect: gives a read-only connection to the log; may raise LogError.
+        named_log: gives the log as the process that follows it opens it.
     """
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
-        self._connect = connect
+    def __init__(self, named_log: Callable[[], str]) -> None:
+        self._named_log = named_log
         self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._asked_at = 0.0
-        self._closing = False
-        self._shape: TierShape | None = None
-        self._feed: ShadowFeed | None = None
-        self._is_caught_up = False
+        self._process: subprocess.Popen[str] | None = None
+        self._listener: threading.Thread | None = None
+        self._mirror = Mirror()
+        self._has_failed = False
+        self._is_closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that follows; None until somebody asked."""
+        return self._process.pid if self._process is not None else None
 
     def read(self, start: int, end: int, bucket: int) -> Shadows:
         """What the shadows know of a range of wall time by now. Begins to follow, if nobody did."""
-        self._follow()
+        self._ask()
         with self._lock:
-            shape, feed = self._shape, self._feed
-            if shape is None or feed is None:
-                reason = shape.unsupported if shape is not None else None
+            newest = self._mirror.newest
+            if newest.engine is None or not newest.tiers:
                 return Shadows(
-                    engine_id=shape.engine_id if shape is not None else None,
-                    is_caught_up=self._is_caught_up,
+                    engine_id=newest.engine.engine_id if newest.engine is not None else None,
+                    is_caught_up=newest.is_caught_up,
                     last_seq=0,
-                    unsupported=reason,
+                    unsupported=newest.engine.unsupported if newest.engine is not None else None,
                     hit_rate=None,
                     shadows=[],
                     error=None,
                     curve=[],
                     notes=[],
                 )
-            return self._describe(shape, feed, start, end, bucket)
+            return self._describe(newest.engine, newest, start, end, bucket)
 
     def double_tier(self, start: int, end: int, prompt_tokens: int) -> float | None:
         """The hit rate that a tier twice as large would have given, the policy as it is. None until it is known, where
         no shadow of that size follows the policy (`adaptive`), and where the range has more `prompt_tokens` than the
         newest engine's, which is the one that is followed."""
-        self._follow()
+        self._ask()
         with self._lock:
-            if self._feed is None or not self._is_caught_up:
+            newest, mirror = self._mirror.newest, self._mirror
+            if not newest.is_caught_up or not newest.tiers:
                 return None
-            if self._feed.truth.total(start, end).prompt_tokens != prompt_tokens:
+            if mirror.total(TRUTH, start, end).prompt_tokens != prompt_tokens:
                 return None
-            double = self._feed.series.get(name_of(self._feed.shadows[ACTIVE].policy, 2.0))
-            return None if double is None else double.total(start, end).hit_rate
+            name = name_of(newest.tiers[ACTIVE].policy, 2.0)
+            return mirror.total(name, start, end).hit_rate if name in newest.tiers else None
 
     def begin_anew(self) -> None:
         """Another file lies where the log was."""
         with self._lock:
-            self._shape = self._feed = None
-            self._is_caught_up = False
+            self._stop()
 
     def close(self) -> None:
         """Stop following."""
-        self._closing = True
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(timeout=5.0)
+        with self._lock:
+            self._is_closed = True
+            self._stop()
+            listener = self._listener
+        if listener is not None:
+            listener.join(timeout=5.0)
 
     # --- following --------------------------------------------------------------------------------------------------
 
-    def _follow(self) -> None:
+    def _ask(self) -> None:
+        """Start the process that follows, or tell it that somebody still asks."""
         with self._lock:
-            self._asked_at = time.monotonic()
-            if not self._closing and (self._thread is None or not self._thread.is_alive()):
-                self._thread = threading.Thread(target=self._run, name="restore-shadows", daemon=True)
-                self._thread.start()
-        self._wake.set()
+            if self._is_closed:
+                return
+            if self._process is None or self._process.poll() is not None:
+                self._stop()
+                try:
+                    self._process = start_aside("app.shadow_process", self._named_log())
+                except OSError as e:
+                    self._warn(f"no process can be started: {e}")
+                    return
+                self._listener = threading.Thread(
+                    target=self._listen, args=(self._process, self._mirror), name="restore-shadows", daemon=True
+                )
+                self._listener.start()
+            assert self._process.stdin is not None
+            # If it has just died, and its pipe is closed, the next who asks starts another.
+            with suppress(OSError, ValueError):
+                self._process.stdin.write("\n")
+                self._process.stdin.flush()
 
-    def _run(self) -> None:
-        is_failing = False
-        while not self._closing and time.monotonic() - self._asked_at < FORGET_SECONDS:
-            try:
-                num_rows = self._take()
-                is_failing = False
-            except (LogError, SQLAlchemyError) as e:
-                if not is_failing:
-                    logger.warning("The shadows cannot read the log; trying again: %s", e)
-                is_failing = True
-                num_rows = 0
-            if num_rows:
-                time.sleep(REST_SECONDS)
-            else:
-                self._wake.wait(IDLE_SECONDS)
-                self._wake.clear()
+    def _listen(self, process: subprocess.Popen[str], mirror: Mirror) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            told = Told.model_validate_json(line)
+            with self._lock:
+                mirror.take(told)
+                if told.problem is None:
+                    self._has_failed = False
+                else:
+                    self._warn(f"they cannot read the log; trying again: {told.problem}")
+        # Also closes the pipes; what was not written to a process that is dead is lost.
+        with suppress(OSError), process:
+            pass
 
-    def _take(self) -> int:
-        """Read one piece. Each piece is a short transaction, so that the WAL can be folded back meanwhile."""
-        with self._connect() as conn, conn.begin(), self._lock:
-            engine_id = newest_engine(conn)
-            if engine_id is None:
-                return 0
-            if self._shape is None or self._shape.engine_id != engine_id:
-                self._begin(conn, engine_id)
-            if self._feed is None:
-                self._is_caught_up = True
-                return 0
-            num_rows = self._feed.take(conn, CHUNK)
-            self._is_caught_up = num_rows < CHUNK
-            return num_rows
+    def _warn(self, problem: str) -> None:
+        if not self._has_failed:
+            logger.warning("Shadows of the CPU tier: %s", problem)
+        self._has_failed = True
 
-    def _begin(self, conn: Connection, engine_id: int) -> None:
-        self._shape = read_shape(conn, engine_id)
-        is_followed = self._shape is not None and self._shape.unsupported is None
-        self._feed = ShadowFeed(self._shape, usual_shadows(self._shape)) if self._shape and is_followed else None
-        self._is_caught_up = False
+    def _stop(self) -> None:
+        """Forget what was told, and end who told it. The lock is held."""
+        self._mirror = Mirror()
+        process, self._process = self._process, None
+        if process is not None:
+            # Its listener waits for it. It only reads: there is nothing that it would have to put in order.
+            process.kill()
 
     # --- saying -----------------------------------------------------------------------------------------------------
 
-    def _describe(self, shape: TierShape, feed: ShadowFeed, start: int, end: int, bucket: int) -> Shadows:
-        truth = feed.truth.buckets(start, end, bucket)
-        active = feed.series[ACTIVE].buckets(start, end, bucket)
+    def _describe(self, engine: Followed, newest: Told, start: int, end: int, bucket: int) -> Shadows:
+        truth, active = (self._mirror.buckets(name, start, end, bucket) for name in (TRUTH, ACTIVE))
         shown = (ACTIVE, "off", "tracked", ADAPTIVE, UNLIMITED)
         return Shadows(
-            engine_id=shape.engine_id,
-            is_caught_up=self._is_caught_up,
-            last_seq=feed.last_seq,
+            engine_id=engine.engine_id,
+            is_caught_up=newest.is_caught_up,
+            last_seq=newest.last_seq,
             unsupported=None,
             hit_rate=_sum(truth).hit_rate,
-            shadows=[self._shadow(shape, feed, name, start, end, bucket) for name in shown],
+            shadows=[self._shadow(engine, newest.tiers[name], name, start, end, bucket) for name in shown],
             error=ShadowError(
                 name=ACTIVE,
                 percentage_points=_points_between(_sum(active), _sum(truth)),
@@ -215,22 +215,20 @@ class ShadowFollower:
             curve=[
                 CurveRow(
                     policy=policy,
-                    cpu_blocks=feed.shadows[name_of(policy, factor)].num_blocks,
-                    cpu_bytes=feed.shadows[name_of(policy, factor)].num_blocks * shape.block_bytes,
-                    hit_rate=feed.series[name_of(policy, factor)].total(start, end).hit_rate,
+                    cpu_blocks=newest.tiers[name].num_blocks,
+                    cpu_bytes=newest.tiers[name].num_blocks * engine.block_bytes,
+                    hit_rate=self._mirror.total(name, start, end).hit_rate,
                 )
                 for policy in CURVES
-                for factor in SIZES
+                for name in (name_of(policy, factor) for factor in SIZES)
             ],
-            notes=notes_of(shape),
+            notes=engine.notes,
         )
 
-    def _shadow(self, shape: TierShape, feed: ShadowFeed, name: str, start: int, end: int, bucket: int) -> Shadow:
-        tier, series = feed.shadows[name], feed.series[name]
-        found = series.buckets(start, end, bucket)
-        hits = _sum(found)
+    def _shadow(self, engine: Followed, tier: TierState, name: str, start: int, end: int, bucket: int) -> Shadow:
+        found = self._mirror.buckets(name, start, end, bucket)
         return Shadow(
-            **row_of(tier, shape, hits).model_dump(),
+            **row_of(tier, engine.block_bytes, _sum(found)).model_dump(),
             name=name,
             points=[
                 ShadowPoint(wall_ns=start + n * bucket, hit_rate=found[n].hit_rate if n in found else None)

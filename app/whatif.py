@@ -15,6 +15,7 @@ from app.errors import BadQueryError, ConflictError
 from app.models import MAX_INTEGER, WhatIf
 from app.queries.traffic import TierShape, read_shape
 from app.shadow_feed import ShadowFeed
+from app.shadow_told import state_of
 from app.shadows import notes_of, row_of
 from connector.shadow import POLICIES, ShadowPolicy, ShadowTier
 
@@ -136,7 +137,7 @@ def _play(
         prompt_tokens=truth.prompt_tokens,
         hit_rate=truth.hit_rate,
         rows=[
-            row_of(tier, shape, feed.series[str(n)].total(*everything), num_blocks=count)
+            row_of(state_of(tier, count), shape.block_bytes, feed.series[str(n)].total(*everything))
             for n, (tier, (_, count)) in enumerate(zip(tiers, wanted, strict=True))
         ],
         notes=notes_of(shape),

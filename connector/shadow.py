@@ -432,17 +432,25 @@ class ShadowTier:
             if end == begin:
                 continue
             is_new = set(new)
+            standing: int | None = None
             for index in range(begin, end):
                 if (g, index) in running.absent:
                     continue
                 if index not in is_new:
-                    keeper.stands(request_id, path_keys, g, index, keys[index])
-                elif keeper.ask(request_id, path_keys, g, index, keys[index]) is None:
+                    if group is self._full:
+                        standing = index  # with it, or with who asks behind it, goes all before it
+                    else:
+                        keeper.stands(request_id, path_keys, g, index, keys[index])
+                    continue
+                standing = None
+                if keeper.ask(request_id, path_keys, g, index, keys[index]) is None:
                     chosen.append(keys[index])
                     indices.append(index)
                 else:
                     end = index
                     break
+            if standing is not None:
+                keeper.stands(request_id, path_keys, g, standing, keys[standing])
             if owns:
                 self._own(request_id, running, group, begin, end)
                 self._give_up_left(request_id, group, keys, begin, end)

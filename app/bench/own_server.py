@@ -11,8 +11,9 @@ from pathlib import Path
 
 import httpx2
 
+from app.aside import module_command
 from app.remote import RemoteError
-from app.serve import EMBEDDED_TOKEN_BYTES, module_command
+from app.serve import EMBEDDED_TOKEN_BYTES
 from connector.replay.workload_file import Workload
 
 START_SECONDS = 300.0

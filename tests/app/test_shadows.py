@@ -1,9 +1,15 @@
 """The counterfactual over the API and from the command line."""
 
 import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
 
 import pytest
 
+from app.aside import start_aside
 from app.cli import main
 from connector.events import CursorMoved, Lookup, RequestFinished
 
@@ -18,6 +24,18 @@ def log(make_log):
 @pytest.fixture
 def client(client_of, log):
     return client_of(log)
+
+
+def caught_up(client, *, engine=None, seconds=60):
+    """What the shadows say once their process has read the whole log, of a given engine."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = client.get("/restore/api/shadows?since=0").json()
+        if found["is_caught_up"] and engine in (None, found["engine_id"]):
+            return found
+        # Nothing tells a client that they are: it asks again, as the dashboard does.
+        threading.Event().wait(0.05)
+    raise AssertionError("the shadows have not read the log")
 
 
 def hashes(name, count):
@@ -94,9 +112,64 @@ def test_command_refuses_an_engine_beyond_all_numbers(told, log, capsys):
 def test_sentence_has_no_larger_tier_where_the_shadow_saw_only_a_part(client, told, log):
     """The shadow follows the newest engine; the range has another's traffic too."""
     context = client.app.state.context
-    context.shadows._take()
+    caught_up(client)
     assert context.shadows.double_tier(0, 2**62, 258) == pytest.approx(128 / 258)
     assert context.shadows.double_tier(0, 2**62, 300) is None
+
+
+def test_newest_engine_is_followed_from_its_first_row(client, told, log):
+    """The second engine was asked for 65 tokens and gave 32 of them from the GPU. What came before is not its."""
+    assert caught_up(client, engine=told)["hit_rate"] == 0
+    newest = log.engine(kv_groups=FULL)
+    log.chain(newest, hashes("b", 2))
+    log.write(newest, Lookup("third", 65, 32, 0, 0, 2, hashes("b", 2)[-1], 1, hashes("b", 2)[1], 1, False, False), at=9)
+    found = caught_up(client, engine=newest)
+    assert found["hit_rate"] == pytest.approx(32 / 65)
+    assert {s["name"]: s["hit_rate"] for s in found["shadows"]} == dict.fromkeys(
+        (s["name"] for s in found["shadows"]), pytest.approx(32 / 65)
+    )
+
+
+def test_another_log_in_the_place_of_the_first_is_followed_anew(client, told, log, make_log):
+    assert caught_up(client, engine=told)["shadows"]
+    log.writer.dispose()
+    for end in ("-wal", "-shm"):
+        Path(log.path + end).unlink(missing_ok=True)
+    other = make_log("other.db")
+    # The same number, so that only what was told of it says which file it is of.
+    assert other.engine(kv_groups=FULL) == told
+    other.writer.dispose()
+    Path(other.path).replace(log.path)
+    assert caught_up(client)["hit_rate"] is None
+
+
+def test_process_that_was_killed_is_started_again(client, told):
+    before = caught_up(client)
+    os.kill(client.app.state.context.shadows.pid, signal.SIGKILL)
+    assert caught_up(client) == before
+
+
+def test_process_ends_when_nobody_holds_its_input(told, log):
+    """As when the server is killed, with what it told unread."""
+    with start_aside("app.shadow_process", log.path) as process:
+        assert json.loads(process.stdout.readline())["engine"]["engine_id"] == told
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_process_has_the_lowest_priority(client, told):
+    caught_up(client)
+    assert os.getpriority(os.PRIO_PROCESS, client.app.state.context.shadows.pid) == 19
+
+
+def test_log_that_cannot_be_read_is_said_and_read_when_it_can(tmp_path, make_log):
+    path = tmp_path / "late.db"
+    with start_aside("app.shadow_process", str(path)) as process:
+        assert "late.db" in json.loads(process.stdout.readline())["problem"]
+        there = make_log("other.db")
+        there.writer.dispose()
+        Path(there.path).replace(path)
+        assert json.loads(process.stdout.readline())["problem"] is None
 
 
 def test_command_prints_the_same_as_the_route(client, told, log, capsys):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app import embedded_model, serve
+from app import aside, embedded_model, serve
 from app.preflight import PreflightError
 
 # 30 layers of 3 key and 3 value heads of 64 float32 numbers, for 32 tokens.
@@ -173,7 +173,7 @@ def test_our_modules_are_found_where_the_current_folder_has_an_app_of_its_own(tm
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__init__.py").write_text("raise SystemExit('not this one')")
     done = subprocess.run(
-        serve.module_command("app.openapi"), cwd=tmp_path, capture_output=True, text=True, check=False
+        aside.module_command("app.openapi"), cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "openapi" in done.stdout

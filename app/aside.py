@@ -1,0 +1,38 @@
+"""Modules of ours in processes of their own; among them work that must not be felt.
+
+In vLLM's API server a thread would take turns with the one that streams answers; a process at the lowest priority takes
+only what nobody else wants.
+"""
+
+import os
+import subprocess
+import sys
+
+
+def module_command(module: str) -> list[str]:
+    """Runs a module of ours. `-P`: the current folder, which is the person's, may have an `app` of its own."""
+    return [sys.executable, "-P", "-m", module]
+
+
+def start_aside(module: str, *arguments: str, stderr: int | None = None) -> subprocess.Popen[str]:
+    """Start a module of this package with pipes at its stdin and stdout, in lines of text.
+
+    It is not in the terminal's process group, so Ctrl-C does not reach it; it has to end when its stdin does, which is
+    also what happens when this process is killed.
+
+    Raises:
+        OSError: no process can be started.
+    """
+    return subprocess.Popen(
+        [*module_command(module), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        encoding="utf-8",
+        process_group=0,
+    )
+
+
+def yield_to_all() -> None:
+    """Take the lowest priority that an ordinary process can take."""
+    os.nice(19)
