@@ -18,12 +18,14 @@ export const DASHES: Readonly<Record<LineStyle, readonly number[]>> = {
   off: [6, 4],
   tracked: [],
   rescan: [10, 3, 2, 3],
+  adaptive: [12, 3],
+  "adaptive-off": [4, 2, 1, 2],
   unlimited: [2, 3],
   heads: [14, 4],
 };
 
 export function lineColor(style: LineStyle, ink: Ink): string {
-  return style === "tracked" || style === "rescan" ? COLORS.restored : ink.text;
+  return style === "tracked" || style === "rescan" || style === "adaptive" ? COLORS.restored : ink.text;
 }
 
 /** `isNamed`: each line's name stands beside the plot, where its end is. */
