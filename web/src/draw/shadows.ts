@@ -25,7 +25,7 @@ export const DASHES: Readonly<Record<LineStyle, readonly number[]>> = {
 };
 
 export function lineColor(style: LineStyle, ink: Ink): string {
-  return style === "tracked" || style === "rescan" || style === "adaptive" ? COLORS.restored : ink.text;
+  return style === "tracked" || style === "rescan" ? COLORS.restored : ink.text;
 }
 
 /** `isNamed`: each line's name stands beside the plot, where its end is. */
