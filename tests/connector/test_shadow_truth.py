@@ -41,8 +41,8 @@ def points(feed, name=ACTIVE):
 
 
 def slack(policy):
-    """Points that the shadow may be off. None were seen with chats and traces; but `adaptive` goes by the machine's time,
-    and what hangs on a fraction of a millisecond may fall otherwise."""
+    """Points that the shadow may be off. None were seen with chats and traces; but `adaptive` goes by the machine's
+    time, and what hangs on a fraction of a millisecond may fall otherwise."""
     return 1 if policy.retention == "adaptive" else 0
 
 
