@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Plays a recorded log once more, without bytes and without vLLM, under each policy and size.",
     )
     whatif.add_argument("--db", help="the log: sqlite:///PATH or a path")
-    whatif.add_argument("--policies", default="off,tracked,unlimited", help="with commas (%(default)s)")
+    whatif.add_argument("--policies", default="off,tracked,adaptive,unlimited", help="with commas (%(default)s)")
     whatif.add_argument("--cpu-gib", help="sizes in GiB, with commas (the engine's own)")
     whatif.add_argument("--engine", type=_count, help="a start of an engine, by its number (the newest with traffic)")
     whatif.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from app.queries.traffic import Chains, TierShape, read_rows
+from app.queries.traffic import Chains, TierShape, read_computed, read_rows
 from app.shadow_pages import WindowPages
-from app.shadow_series import Series
+from app.shadow_series import SECOND_NS, Series
 from connector.shadow import Asked, ShadowPolicy, ShadowTier
 
 ACTIVE = "active"
@@ -22,13 +22,10 @@ class ShadowFeed:
 
     Args:
         shape: of the engine; it must be supported.
-        shadows: by name. The one that is named `active` follows what the engine obeyed. There is none of `adaptive`:
-            from when the engine obeys that, until its tier was emptied under another rule, nothing is told of it.
+        shadows: by name. The one that is named `active` follows what the engine obeyed.
 
     Attributes:
         truth: what the engine gave.
-        comparable: the same, of lookups that the active shadow answers for.
-        is_followed: whether it answers now.
     """
 
     def __init__(self, shape: TierShape, shadows: Mapping[str, ShadowTier]) -> None:
@@ -38,9 +35,6 @@ class ShadowFeed:
         self.last_seq = 0
         self.num_lookups = 0
         self.truth = Series()
-        self.comparable = Series()
-        self.is_followed = True
-        self._is_adaptive = False
         self.series = {name: Series() for name in shadows}
         self._chains = Chains(shape.engine_id, shape.groups)
         self._step = 0
@@ -57,6 +51,9 @@ class ShadowFeed:
 
     def _follow(self, conn: Connection, row: Any, tiers: list[ShadowTier]) -> None:
         kind = row.kind
+        now = row.monotonic_ns / SECOND_NS
+        for tier in tiers:
+            tier.now = now
         self._pages.follow(conn, row, tiers)
         # A lookup is made after the step of its row was built, and these before it was.
         is_before = kind in BEFORE_STEP
@@ -71,7 +68,13 @@ class ShadowFeed:
         if is_before:
             self._before_step(conn, row)
             return
-        if kind == "cursor_moved":
+        if kind == "request_started":
+            chain = self._chains.get(conn, row.tail_hash)
+            for tier in tiers:
+                tier.arrived(row.request_id, chain)
+        elif kind == "stores_refused":
+            self._refused(conn, row)
+        elif kind == "cursor_moved":
             for tier in tiers:
                 tier.cursor_moved(row.request_id, row.kv_group, row.to_index)
         elif kind in ("blocks_stored", "blocks_restored"):
@@ -81,16 +84,24 @@ class ShadowFeed:
                 tier.loaded(row.request_id)
         elif kind == "request_finished":
             chain = self._chains.get(conn, row.tail_hash)
-            # The last token that was sampled is never computed, and a block that drafts of the last step fill is cached
-            # only if there is one more: the engine's copy shows it. Without any, nobody knows how far the prompt got.
-            sure = row.num_tokens + row.num_output_tokens - 1 - self.shape.num_draft_tokens
-            computed = max(0, sure) // self.shape.hash_block_size
+            computed = self._computed(conn, row)
             for tier in tiers:
-                tier.finished(row.request_id, chain, min(computed, len(chain)) if row.num_output_tokens else None)
+                tier.finished(row.request_id, chain, None if computed is None else min(computed, len(chain)))
         elif kind == "cache_reset":
-            self.is_followed = not self._is_adaptive
             for tier in tiers:
                 tier.reset()
+
+    def _computed(self, conn: Connection, row: Any) -> int | None:
+        """Hash blocks that a request had computed when it ended; None where nobody knows."""
+        if not row.num_output_tokens:
+            # How far the prompt got is not said: what was copied of it shows it.
+            group = self.shape.groups[0]
+            found = read_computed(conn, self.shape.engine_id, row, group.number)
+            return None if found is None else found * group.ratio
+        # The last token that was sampled is never computed, and a block that drafts of the last step fill is cached
+        # only if there is one more: the engine's copy shows it.
+        sure = row.num_tokens + row.num_output_tokens - 1 - self.shape.num_draft_tokens
+        return max(0, sure) // self.shape.hash_block_size
 
     def _before_step(self, conn: Connection, row: Any) -> None:
         """What a step found when it began to be built."""
@@ -103,10 +114,18 @@ class ShadowFeed:
             for tier in tiers:
                 tier.preempted(row.request_id)
         elif kind == "policy_applied" and ACTIVE in self.shadows:
-            self._is_adaptive = row.retention == "adaptive"
-            self.is_followed = self.is_followed and not self._is_adaptive
             policy: ShadowPolicy = "tracked" if row.enabled else "off"
+            if row.retention == "adaptive":
+                policy = "adaptive" if row.enabled else "adaptive-off"
             self.shadows[ACTIVE].obey(policy, row.max_restore_blocks_per_step)
+
+    def _refused(self, conn: Connection, row: Any) -> None:
+        """First copies that wait for a place in the engine's own tier: computed all the same."""
+        if row.is_restore:
+            return
+        chain = self._chains.get(conn, row.tail_hash)
+        for tier in self.shadows.values():
+            tier.refused(row.request_id, row.kv_group, row.first_index + row.num_blocks, chain)
 
     def _copied(self, conn: Connection, row: Any) -> None:
         # Its tail is the deepest block of its request that the log has named so far.
@@ -130,10 +149,8 @@ class ShadowFeed:
         counts = not row.is_resumed
         if counts:
             self.num_lookups += 1
-            told = (self.truth, self.comparable) if self.is_followed else (self.truth,)
-            for series in told:
-                series.add(row.wall_ns, row.num_tokens, row.gpu_hit_tokens, row.cpu_hit_tokens)
+            self.truth.add(row.wall_ns, row.num_tokens, row.gpu_hit_tokens, row.cpu_hit_tokens)
         for name, tier in self.shadows.items():
             found = tier.lookup(row.request_id, asked)
-            if counts and (self.is_followed or name != ACTIVE):
+            if counts:
                 self.series[name].add(row.wall_ns, row.num_tokens, row.gpu_hit_tokens, found * size)

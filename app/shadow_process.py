@@ -18,7 +18,7 @@ from app.aside import yield_to_all
 from app.queries.traffic import TierShape, newest_engine, read_shape
 from app.shadow_feed import ShadowFeed
 from app.shadow_told import Told, tell
-from app.shadows import ADAPTIVE_NOTE, notes_of, usual_shadows
+from app.shadows import notes_of, usual_shadows
 from connector import log
 from connector.log import LogError
 
@@ -51,8 +51,6 @@ class Following:
         if not num_rows and not begins and is_caught_up == self._told.is_caught_up:
             return 0, None
         notes = notes_of(self._shape)
-        if self._feed is not None and not self._feed.is_followed:
-            notes.append(ADAPTIVE_NOTE)
         return num_rows, self._unless_known(
             tell(self._shape, notes, self._feed, begins=begins, is_caught_up=is_caught_up)
         )

@@ -9,7 +9,7 @@ from app.shadow_feed import ShadowFeed
 from app.shadow_series import Hits, Series
 from connector.shadow import ShadowTier
 
-TRUTH, COMPARABLE = "truth", "comparable"
+TRUTH = "truth"
 """Names beside those of the shadows: what the engine gave, and that of lookups which the active shadow answers for."""
 
 
@@ -68,7 +68,7 @@ def tell(shape: TierShape, notes: list[str], feed: ShadowFeed | None, *, begins:
     )
     if feed is None:
         return Told(begins=begins, engine=engine, is_caught_up=is_caught_up)
-    series = {TRUTH: feed.truth, COMPARABLE: feed.comparable, **feed.series}
+    series = {TRUTH: feed.truth, **feed.series}
     return Told(
         begins=begins,
         engine=engine,

@@ -15,23 +15,20 @@ from app.models import CurveRow, Shadow, ShadowError, ShadowPoint, Shadows, What
 from app.queries.traffic import TierShape
 from app.shadow_feed import ACTIVE
 from app.shadow_series import Hits
-from app.shadow_told import COMPARABLE, TRUTH, Followed, Mirror, TierState, Told
+from app.shadow_told import TRUTH, Followed, Mirror, TierState, Told
 from connector.shadow import ShadowPolicy, ShadowTier
 
 logger = logging.getLogger("vllm.restore")
 
 SIZES = (0.25, 0.5, 1.0, 2.0, 4.0)
 CURVES: tuple[ShadowPolicy, ...] = ("off", "tracked")
+ADAPTIVE: ShadowPolicy = "adaptive"
 UNLIMITED = "unlimited"
 NOTES = (
     "Other hits would have changed the timing: what is computed later is stored later, and requests that come "
     "meanwhile find something else. A shadow sees the traffic in the order in which it happened.",
     "What the GPU holds is taken as it was.",
-    "A first store that the engine held back for want of room is seen by every shadow when the engine made it.",
-)
-ADAPTIVE_NOTE = (
-    "No shadow follows `retention: adaptive`: the one of the policy in force says nothing since the engine obeyed it, "
-    "until the tier was emptied under another rule."
+    "A first store that the engine held back or refused is seen by every shadow when the engine told of it.",
 )
 WINDOW_NOTE = (
     "This model has sliding windows. Which pages the GPU still had when it was time to copy them is taken as it was; "
@@ -65,12 +62,14 @@ def row_of(tier: TierState, block_bytes: int, hits: Hits) -> WhatIfRow:
 
 
 def usual_shadows(shape: TierShape) -> dict[str, ShadowTier]:
-    """The active policy, each other at the engine's own size, an endless tier, and a curve of sizes."""
+    """The active policy, each other at the engine's own size, an endless tier, and a curve of sizes of the two that
+    leave vLLM its order."""
     shadows = {ACTIVE: ShadowTier("off", shape.num_blocks, shape.groups)}
     for policy in CURVES:
         for factor in SIZES:
             size = max(1, round(shape.num_blocks * factor))
             shadows[name_of(policy, factor)] = ShadowTier(policy, size, shape.groups)
+    shadows[ADAPTIVE] = ShadowTier(ADAPTIVE, shape.num_blocks, shape.groups)
     shadows[UNLIMITED] = ShadowTier("unlimited", shape.num_blocks, shape.groups)
     return shadows
 
@@ -116,8 +115,9 @@ class ShadowFollower:
             return self._describe(newest.engine, newest, start, end, bucket)
 
     def double_tier(self, start: int, end: int, prompt_tokens: int) -> float | None:
-        """The hit rate that a tier twice as large would have given, re-store as it was. None until it is known, and
-        where the range has more `prompt_tokens` than the newest engine's, which is the one that is followed."""
+        """The hit rate that a tier twice as large would have given, the policy as it is. None until it is known, where
+        no shadow of that size follows the policy (`adaptive`), and where the range has more `prompt_tokens` than the
+        newest engine's, which is the one that is followed."""
         self._ask()
         with self._lock:
             newest, mirror = self._mirror.newest, self._mirror
@@ -125,7 +125,8 @@ class ShadowFollower:
                 return None
             if mirror.total(TRUTH, start, end).prompt_tokens != prompt_tokens:
                 return None
-            return mirror.total(name_of(newest.tiers[ACTIVE].policy, 2.0), start, end).hit_rate
+            name = name_of(newest.tiers[ACTIVE].policy, 2.0)
+            return mirror.total(name, start, end).hit_rate if name in newest.tiers else None
 
     def begin_anew(self) -> None:
         """Another file lies where the log was."""
@@ -195,10 +196,8 @@ class ShadowFollower:
     # --- saying -----------------------------------------------------------------------------------------------------
 
     def _describe(self, engine: Followed, newest: Told, start: int, end: int, bucket: int) -> Shadows:
-        truth, active, comparable = (
-            self._mirror.buckets(name, start, end, bucket) for name in (TRUTH, ACTIVE, COMPARABLE)
-        )
-        shown = (ACTIVE, "off", "tracked", UNLIMITED)
+        truth, active = (self._mirror.buckets(name, start, end, bucket) for name in (TRUTH, ACTIVE))
+        shown = (ACTIVE, "off", "tracked", ADAPTIVE, UNLIMITED)
         return Shadows(
             engine_id=engine.engine_id,
             is_caught_up=newest.is_caught_up,
@@ -208,9 +207,9 @@ class ShadowFollower:
             shadows=[self._shadow(engine, newest.tiers[name], name, start, end, bucket) for name in shown],
             error=ShadowError(
                 name=ACTIVE,
-                percentage_points=_points_between(_sum(active), _sum(comparable)),
+                percentage_points=_points_between(_sum(active), _sum(truth)),
                 worst_percentage_points=max(
-                    (abs(_points_between(active.get(n, Hits()), hits) or 0.0) for n, hits in comparable.items()),
+                    (abs(_points_between(active.get(n, Hits()), hits) or 0.0) for n, hits in truth.items()),
                     default=None,
                 ),
             ),

@@ -7,13 +7,16 @@ from collections.abc import Iterable
 
 
 class ShadowBlock:
-    """One block: what it holds, how many pin it, and its neighbours while it is free."""
+    """One block: its number, what it holds and where in its chain that stands, how many pin it, and its neighbours
+    while it is free."""
 
-    __slots__ = ("block_hash", "next_free_block", "num_pins", "prev_free_block")
+    __slots__ = ("block_hash", "block_id", "index", "next_free_block", "prev_free_block", "ref_cnt")
 
-    def __init__(self) -> None:
+    def __init__(self, block_id: int = 0) -> None:
+        self.block_id = block_id
         self.block_hash: bytes | None = None
-        self.num_pins = 0
+        self.index = 0
+        self.ref_cnt = 0
         self.next_free_block: ShadowBlock | None = None
         self.prev_free_block: ShadowBlock | None = None
 

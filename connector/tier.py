@@ -138,7 +138,7 @@ class Tier:
             self._num_copies[copy.key] += 1
             self._owners.find(copy.key)
             if self.keeper is not None:
-                self.keeper.found(copy.key, copy.group, copy.index, copy.cpu_block_id)
+                self.keeper.found_in(copy.key, copy.group, copy.index, copy.cpu_block_id)
             done.append(copy)
         self._journal.copies_done(done)
 

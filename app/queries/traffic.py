@@ -20,19 +20,25 @@ FULL = ("FullAttentionSpec", "MLAAttentionSpec", "SinkFullAttentionSpec", "Hidde
 WINDOW = ("SlidingWindowSpec", "SlidingWindowMLASpec")
 # The plus keeps SQLite from using the index on `kind`, whose order is not the log's.
 _ROWS = """
-SELECT seq, step, wall_ns, kind, request_id, kv_group, first_index, from_index, num_blocks, tail_hash, scheduled_step,
-       num_tokens, gpu_hit_tokens, cpu_hit_tokens, to_index, num_output_tokens, is_resumed, is_skipped, enabled,
-       max_restore_blocks_per_step, retention
+SELECT seq, step, wall_ns, monotonic_ns, kind, request_id, kv_group, first_index, from_index, num_blocks, tail_hash,
+       scheduled_step, num_tokens, gpu_hit_tokens, cpu_hit_tokens, to_index, num_output_tokens, is_resumed, is_skipped,
+       enabled, max_restore_blocks_per_step, retention, is_restore
 FROM events
-WHERE seq > ? AND engine_id = ? AND +kind IN ('lookup', 'lookup_waits', 'cursor_moved', 'blocks_stored',
-      'blocks_restored', 'blocks_evicted', 'blocks_loaded', 'request_finished', 'request_preempted', 'cache_reset',
-      'policy_applied')
+WHERE seq > ? AND engine_id = ? AND +kind IN ('request_started', 'lookup', 'lookup_waits', 'cursor_moved',
+      'blocks_stored', 'blocks_restored', 'blocks_evicted', 'blocks_loaded', 'stores_refused', 'request_finished',
+      'request_preempted', 'cache_reset', 'policy_applied')
 ORDER BY seq LIMIT ?
 """
 _COPIED = """
 SELECT request_id, first_index, num_blocks, tail_hash FROM events
 WHERE (request_id = ?1 OR request_id IS NULL) AND seq > ?2 AND +engine_id = ?3 AND +kind = 'blocks_stored'
       AND kv_group = ?4 AND scheduled_step BETWEEN ?5 AND ?6
+"""
+_COMPUTED = """
+SELECT max(first_index + num_blocks) FROM events
+WHERE request_id = ?1 AND +engine_id = ?2 AND +kv_group = ?3
+      AND (seq > ?4 AND +kind = 'blocks_stored' AND scheduled_step BETWEEN ?5 AND ?5 + 1
+           OR seq < ?4 AND +kind = 'blocks_dropped' AND step = ?5)
 """
 _IS_LATER = "SELECT EXISTS (SELECT 1 FROM events WHERE seq > ? AND engine_id = ? AND step > ?)"
 _END = """
@@ -124,6 +130,13 @@ def read_copied(
     found = conn.exec_driver_sql(_COPIED, bounds).all()
     own = frozenset(i for r in found if r.request_id for i in range(r.first_index, r.first_index + r.num_blocks))
     return own, frozenset(r.tail_hash for r in found if not r.request_id)
+
+
+def read_computed(conn: Connection, engine_id: int, row: Any, group: int) -> int | None:
+    """How many blocks of a group a request that ended in this row had computed at least, as what was copied and dropped
+    at its end shows. None where nothing was, or where the log does not go so far yet."""
+    bounds = (row.request_id, engine_id, group, row.seq, row.step)
+    return conn.exec_driver_sql(_COMPUTED, bounds).scalar_one()
 
 
 class Chains:

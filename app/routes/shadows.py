@@ -47,7 +47,9 @@ def get_shadows(
 @router.get("/api/whatif", response_model=WhatIf, responses={**example(200, WHATIF), **_BAD, **_BUSY})
 def get_whatif(
     context: Context,
-    policies: Annotated[str, Query(description="Of off, tracked, unlimited", max_length=100)] = "off,tracked,unlimited",
+    policies: Annotated[
+        str, Query(description="Of off, tracked, adaptive, adaptive-off, unlimited", max_length=100)
+    ] = "off,tracked,adaptive,unlimited",
     cpu_gib: Annotated[
         str | None, Query(description="Sizes with commas; the engine's own if not given", max_length=400)
     ] = None,

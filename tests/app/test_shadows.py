@@ -11,7 +11,7 @@ import pytest
 
 from app.aside import start_aside
 from app.cli import main
-from connector.events import CursorMoved, Lookup, RequestFinished
+from connector.events import CursorMoved, Lookup, PolicyApplied, RequestFinished
 
 FULL = '[{"block_size": 32, "kind": "FullAttentionSpec", "is_prefix_cacheable": true, "window": null}]'
 
@@ -62,7 +62,7 @@ def told(log):
     return engine
 
 
-@pytest.mark.parametrize("policy", ["off", "tracked", "unlimited"])
+@pytest.mark.parametrize("policy", ["off", "tracked", "adaptive", "adaptive-off", "unlimited"])
 def test_what_if_finds_the_second_prompt_whole(client, told, policy):
     """128 of the second's 129 tokens: half of all, less one token each."""
     (row,) = client.get(f"/restore/api/whatif?policies={policy}").json()["rows"]
@@ -180,5 +180,20 @@ def test_command_prints_the_same_as_the_route(client, told, log, capsys):
 def test_command_refuses_an_unknown_policy_in_one_line(told, log, capsys):
     assert main(["whatif", "--db", log.path, "--policies", "best"]) == 2
     assert capsys.readouterr().err.strip() == (
-        "vllm-restore: there is no policy 'best' to play; there are off, tracked, unlimited"
+        "vllm-restore: there is no policy 'best' to play; there are off, tracked, adaptive, adaptive-off, unlimited"
     )
+
+
+def test_sentence_has_no_larger_tier_while_the_engine_obeys_adaptive(client, told, log):
+    """No shadow of twice the size follows it; the one of the engine's own size does."""
+    log.step = 50
+    log.write(told, PolicyApplied(2, True, "tracked", 64, False, "toggle", "adaptive"), at=6)
+    found = caught_up(client)
+    assert client.app.state.context.shadows.double_tier(0, 2**62, 258) is None
+    assert {s["name"]: s["policy"] for s in found["shadows"]} == {
+        "active": "adaptive",
+        "off": "off",
+        "tracked": "tracked",
+        "adaptive": "adaptive",
+        "unlimited": "unlimited",
+    }

@@ -9,7 +9,8 @@ happens, all within one second, in other words the second time:
     long     ends
     again    goes on where `long` was                          hit: 128 tokens, or none
 
-Off, `long` is gone: nothing. Tracked, its blocks are copied again over the first passer's: 128. With 16 blocks or more,
+Off, `long` is gone: nothing. Tracked, its blocks are copied again over the first passer's: 128. Adaptive, which has too
+little to learn from here, takes the place of whoever rests before that of whoever runs: 128. With 16 blocks or more,
 or without a bound, it was never lost: 128. The engine is off the first time and obeys tracked the second time. At last
 somebody goes on with the `long` of the first time: 8 blocks have forgotten it whatever the policy, 16 have not, since
 the hit put it behind both passers.
@@ -35,7 +36,7 @@ BLOCK_BYTES = 2**30 // CPU_BLOCKS
 
 FIRST, SECOND = 4 * PROMPT_TOKENS, 5 * PROMPT_TOKENS
 """Prompt tokens of the two seconds with traffic."""
-HITS = {"engine": (0, 1), "off": (0, 0), "tracked": (1, 1), "unlimited": (1, 2)}
+HITS = {"engine": (0, 1), "off": (0, 0), "tracked": (1, 1), "adaptive": (1, 1), "unlimited": (1, 2)}
 """How many lookups find their prompt in those seconds. A tier twice as large gives what an endless one does."""
 
 

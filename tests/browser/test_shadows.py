@@ -18,7 +18,7 @@ from tests.browser.shadow_log import CPU_BLOCKS, FIRST, HIT_TOKENS, HITS, SECOND
 
 PINK = (204, 121, 167)
 INK = (27, 27, 26)
-NAMES = ("off", "tracked", "unlimited")
+NAMES = ("off", "tracked", "adaptive", "unlimited")
 # Whether a colour stands within two pixels of a place in the plot, given as parts of its width and height.
 HAS_COLOUR = """(canvas, [x, y, [r, g, b], box]) => {
   const ratio = canvas.width / canvas.getBoundingClientRect().width;
@@ -68,7 +68,7 @@ def test_keys_of_the_timeline_name_the_hit_rate_of_each_shadow(overview: Page, s
     # The shadow of what was obeyed, off and then tracked, gives what the engine gave, and says so.
     expect(keys.get_by_role("link", name=re.compile("^as obeyed"))).to_contain_text(shown(rate("engine")))
     expect(keys).to_contain_text("as the engine")
-    # Four different numbers, so that none can stand for another.
+    # Four different numbers, so that none can stand for another; adaptive keeps here what tracked copies again.
     assert len({shown(rate(name)) for name in (*NAMES, "engine")}) == 4
     found = answer(shadowed, "shadows?since=0")
     assert {s["name"]: s["hit_rate"] for s in found["shadows"]} == {
@@ -149,13 +149,15 @@ def test_form_of_the_what_if_plays_the_log_and_shows_what_the_api_answers(
         ("off", "2"): rate("unlimited"),
         ("tracked", "1"): rate("tracked"),
         ("tracked", "2"): rate("unlimited"),
+        ("adaptive", "1"): rate("adaptive"),
+        ("adaptive", "2"): rate("unlimited"),
         ("unlimited", ""): rate("unlimited"),
     }
     for (policy, gib), value in expected.items():
         size = f"{gib}\u00a0GiB, {8 * int(gib)}\u00a0blocks" if gib else "no bound"
         expect(table.get_by_role("row").filter(has_text=policy).filter(has_text=size)).to_contain_text(shown(value))
     # Only now: one is computed at a time, and whoever asks meanwhile is told to wait.
-    played = answer(shadowed, "whatif?policies=off,tracked,unlimited&cpu_gib=1,2")["rows"]
+    played = answer(shadowed, "whatif?policies=off,tracked,adaptive,unlimited&cpu_gib=1,2")["rows"]
     assert {(r["policy"], str(r["cpu_bytes"] // 2**30) if r["cpu_bytes"] else ""): r["hit_rate"] for r in played} == {
         key: pytest.approx(value) for key, value in expected.items()
     }

@@ -25,6 +25,7 @@ RING = (
     "engine_info",
     "journal",
     "keeper",
+    "keeping",
     "kv_connector",
     "layout",
     "observer",

@@ -19,8 +19,8 @@ from connector.shadow import ShadowTier
 
 ALL = (0, 2**63)
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
-ON, OFF = Policy(), Policy(enabled=False)
-POLICIES = pytest.mark.parametrize("policy", [OFF, ON], ids=["off", "tracked"])
+ON, OFF, ADAPTIVE = Policy(), Policy(enabled=False), Policy(retention="adaptive")
+POLICIES = pytest.mark.parametrize("policy", [OFF, ON, ADAPTIVE], ids=["off", "tracked", "adaptive"])
 
 
 def follow(engine, **shadows):
@@ -40,6 +40,22 @@ def points(feed, name=ACTIVE):
     return 100 * (feed.series[name].total(*ALL).hit_rate - feed.truth.total(*ALL).hit_rate)
 
 
+def slack(policy):
+    """Points that the shadow may be off. None were seen with chats and traces; but `adaptive` goes by the machine's
+    time, and what hangs on a fraction of a millisecond may fall otherwise."""
+    return 1 if policy.retention == "adaptive" else 0
+
+
+def copies(engine, feed):
+    """(blocks stored, re-stored, evicted) of the active shadow, and of the engine."""
+    told = [
+        engine.sql(f"SELECT coalesce(sum(num_blocks), 0) FROM {kind}")[0][0]
+        for kind in ("blocks_stored", "blocks_restored", "blocks_evicted")
+    ]
+    tier = feed.shadows[ACTIVE]
+    return [tier.num_stored, tier.num_restored, tier.num_evicted], told
+
+
 @POLICIES
 @pytest.mark.parametrize("cpu_blocks", [90, 200, 600])
 @pytest.mark.parametrize(("seed", "copy_steps"), [(1, 0), (1, 1), (1, 3), (0, 3)])
@@ -49,9 +65,9 @@ def test_active_shadow_gives_what_the_engine_gave(make_engine, policy, cpu_block
     )
     drive(engine, seed=seed, active=8, total=12, turns=5)
     truth, feed = follow(engine)
-    assert points(feed) == 0
+    assert abs(points(feed)) <= slack(policy)
     assert feed.truth.total(*ALL).cpu_hit_tokens > 0
-    assert (cpu_blocks < 600) == (truth < 0.75)  # the small ones lose something
+    assert (cpu_blocks < 600) == (truth < 0.76)  # the small ones lose something
 
 
 @POLICIES
@@ -61,7 +77,7 @@ def test_shadow_keeps_what_a_waiting_request_has_pinned(make_engine, policy):
     drive(engine, seed=1, active=10, total=14, turns=6, think_steps=10)
     _, feed = follow(engine)
     assert engine.sql("SELECT count(*) FROM lookup_waits")[0][0] > 20
-    assert points(feed) == 0
+    assert abs(points(feed)) <= slack(policy)
 
 
 @POLICIES
@@ -92,7 +108,7 @@ def test_active_shadow_follows_a_trace(make_engine, policy, cpu_blocks):
     _, feed = follow(engine)
     assert feed.num_lookups == 150
     assert feed.truth.total(*ALL).cpu_hit_tokens > 0
-    assert points(feed) == 0
+    assert abs(points(feed)) <= slack(policy)
 
 
 @POLICIES
@@ -109,13 +125,14 @@ def test_active_shadow_follows_a_recorded_trace(make_engine, policy, name, cpu_b
     _, feed = follow(engine)
     assert feed.num_lookups == 300
     assert feed.truth.total(*ALL).cpu_hit_tokens > 0
-    assert feed.shadows[ACTIVE].num_evicted > 200
+    assert feed.shadows[ACTIVE].num_evicted > (10 if policy is ADAPTIVE else 200)
     assert abs(points(feed)) <= 1
 
 
-def test_shadow_that_follows_a_live_log_is_within_a_point(make_engine):
+@pytest.mark.parametrize("policy", [ON, ADAPTIVE], ids=["tracked", "adaptive"])
+def test_shadow_that_follows_a_live_log_is_within_a_point(make_engine, policy):
     """The log is read while it is written: nothing is known of how a request will end."""
-    engine = make_engine(gpu_blocks=64, cpu_blocks=120, policy=ON, max_num_batched_tokens=256, copy_steps=1)
+    engine = make_engine(gpu_blocks=64, cpu_blocks=120, policy=policy, max_num_batched_tokens=256, copy_steps=1)
     reader = log.open_reader(engine.url)
     feed = None
     step, taken = engine.step, []
@@ -153,27 +170,71 @@ def test_active_shadow_follows_a_toggle_and_a_reset(make_engine):
     assert abs(points(feed)) <= 1
 
 
-def test_active_shadow_says_nothing_from_adaptive_on_until_the_tier_was_emptied_under_another_rule(make_engine):
-    engine = make_engine(gpu_blocks=64, cpu_blocks=150, policy=OFF, max_num_batched_tokens=256)
-
-    def play(**policy):
-        """Prompt tokens of one round. The next one uses the same ids again."""
-        engine.set_policy(**policy)
+@pytest.mark.parametrize("cpu_blocks", [90, 150])
+def test_active_shadow_follows_adaptive_on_and_off_again_between_rounds(make_engine, cpu_blocks):
+    """Switched on, `adaptive` takes what lies there as strays; switched off, vLLM's order goes on with it."""
+    engine = make_engine(gpu_blocks=64, cpu_blocks=cpu_blocks, policy=OFF, max_num_batched_tokens=256)
+    for changes in ({"retention": "adaptive"}, {"enabled": True}, {"retention": "lru"}, {"retention": "adaptive"}):
         drive(engine, seed=4, active=6, total=6, turns=4)
-        return sum(request.num_prompt_tokens for request in engine.requests.values())
-
-    rounds = [play(enabled=False), play(retention="adaptive"), play(retention="lru")]
-    assert engine.reset_tier()
-    rounds.append(play(enabled=False))
+        engine.set_policy(**changes)
+    drive(engine, seed=4, active=6, total=6, turns=4)
     _, feed = follow(engine)
-    assert feed.is_followed
-    assert feed.truth.total(*ALL).prompt_tokens == sum(rounds)
-    # The first six of a round are looked up in the step that then obeys.
-    firsts = sum(engine.requests[f"chat{n}-0"].num_prompt_tokens for n in range(6))
-    told = rounds[0] + firsts + rounds[3]
-    assert feed.comparable.total(*ALL).prompt_tokens == feed.series[ACTIVE].total(*ALL).prompt_tokens == told
-    ours, truth = feed.series[ACTIVE].total(*ALL).hit_rate, feed.comparable.total(*ALL).hit_rate
-    assert ours == pytest.approx(truth, abs=0.01)
+    assert feed.shadows[ACTIVE].policy == "adaptive"
+    assert feed.num_lookups == 120
+    assert abs(points(feed)) <= slack(ADAPTIVE)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_active_shadow_follows_toggles_in_the_middle_of_running_requests(make_engine, seed):
+    engine = make_engine(gpu_blocks=64, cpu_blocks=100, policy=ON, max_num_batched_tokens=256, copy_steps=1)
+    step, num_steps = engine.step, 0
+
+    def step_and_toggle():
+        nonlocal num_steps
+        num_steps += 1
+        if num_steps % 60 == 0:
+            turn = num_steps // 60
+            engine.set_policy(retention=("lru", "adaptive")[turn % 2], enabled=bool(turn // 2 % 2))
+        return step()
+
+    engine.step = step_and_toggle
+    drive(engine, seed=seed, active=8, total=12, turns=5)
+    _, feed = follow(engine)
+    assert engine.sql("SELECT count(DISTINCT retention || enabled) FROM policy_applied") == [(4,)]
+    assert feed.num_lookups == 60
+    assert abs(points(feed)) <= slack(ADAPTIVE)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("cpu_blocks", [12, 40])
+def test_adaptive_shadow_follows_aborts_and_preemptions(make_engine, seed, cpu_blocks):
+    """Most of what is stored in 12 blocks is refused first, and asked for again in vLLM's order."""
+    engine = make_engine(gpu_blocks=40, cpu_blocks=cpu_blocks, policy=ADAPTIVE, max_num_batched_tokens=64, copy_steps=1)
+    player = Player(engine)
+    for action in actions(seed, 400, resets=False):
+        player.play(action)
+    for request_id, request in engine.requests.items():
+        if not request.is_finished():
+            engine.abort(request_id)
+    engine.settle(2_000)
+    _, feed = follow(engine)
+    assert engine.sql("SELECT count(*) FROM request_preempted")[0][0] > 50
+    assert engine.sql("SELECT count(*) FROM request_finished WHERE status = 'FINISHED_ABORTED'")[0][0] > 10
+    assert engine.sql("SELECT count(*) FROM stores_refused")[0][0] > 50
+    assert abs(points(feed)) <= slack(ADAPTIVE)
+
+
+def test_adaptive_shadow_without_restore_copies_what_the_engine_copies(make_engine):
+    policy = Policy(enabled=False, retention="adaptive")
+    engine = make_engine(gpu_blocks=64, cpu_blocks=90, policy=policy, max_num_batched_tokens=256, copy_steps=1)
+    drive(engine, seed=1, active=8, total=12, turns=5)
+    _, feed = follow(engine)
+    assert feed.shadows[ACTIVE].policy == "adaptive-off"
+    assert engine.sql("SELECT count(*) FROM stores_refused")[0][0] > 10
+    assert abs(points(feed)) <= slack(ADAPTIVE)
+    ours, theirs = copies(engine, feed)
+    assert ours == pytest.approx(theirs, rel=0.05)
+    assert theirs[1] == 0
 
 
 def test_shadow_of_an_endless_tier_gives_all_that_was_ever_computed(make_engine):
@@ -239,7 +300,7 @@ def test_active_shadow_gives_up_the_block_that_a_draft_head_computes_again(make_
     assert engine.sql("SELECT count(*) FROM lookup WHERE cause_detail = 'draft_head'")[0][0] > 10
     assert feed.truth.total(*ALL).cpu_hit_tokens > 0
     # Whether the tier is tight hangs on single blocks here, and with it what is copied again.
-    assert abs(points(feed)) <= (2 if policy.enabled and cpu_blocks == 90 else 0)
+    assert abs(points(feed)) <= (2 if policy.enabled and cpu_blocks == 90 else slack(policy))
 
 
 @POLICIES

@@ -4591,7 +4591,7 @@ export interface operations {
     get_whatif_api_whatif_get: {
         parameters: {
             query?: {
-                /** @description Of off, tracked, unlimited */
+                /** @description Of off, tracked, adaptive, adaptive-off, unlimited */
                 policies?: string;
                 /** @description Sizes with commas; the engine's own if not given */
                 cpu_gib?: string | null;

@@ -135,6 +135,8 @@ const SHAPES: Readonly<Record<LineStyle, (x: number, y: number) => string>> = {
   off: (x, y) => `M${x - 4} ${y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0`,
   tracked: (x, y) => `M${x - 4} ${y - 4}h8v8h-8z`,
   rescan: (x, y) => `M${x} ${y - 5.5}l5.5 5.5l-5.5 5.5l-5.5 -5.5z`,
+  adaptive: (x, y) => `M${x} ${y - 5}l5 4l-2 6h-6l-2 -6z`,
+  "adaptive-off": (x, y) => `M${x - 5} ${y}l2.5 -4.5h5l2.5 4.5l-2.5 4.5h-5z`,
   unlimited: (x, y) => `M${x} ${y - 5}l5 9h-10z`,
   heads: (x, y) => `M${x} ${y + 5}l5 -9h-10z`,
   truth: (x, y) => `M${x - 5} ${y - 5}l10 10m0 -10l-10 10`,

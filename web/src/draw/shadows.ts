@@ -18,6 +18,8 @@ export const DASHES: Readonly<Record<LineStyle, readonly number[]>> = {
   off: [6, 4],
   tracked: [],
   rescan: [10, 3, 2, 3],
+  adaptive: [12, 3],
+  "adaptive-off": [4, 2, 1, 2],
   unlimited: [2, 3],
   heads: [14, 4],
 };

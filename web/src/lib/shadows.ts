@@ -1,8 +1,8 @@
 // How the line of a policy looks: the same on the timeline and on the curve. Pure: imports nothing.
 
-export type LineStyle = "off" | "tracked" | "rescan" | "unlimited" | "truth" | "heads";
+export type LineStyle = "off" | "tracked" | "rescan" | "adaptive" | "adaptive-off" | "unlimited" | "truth" | "heads";
 
-const STYLES: readonly LineStyle[] = ["off", "tracked", "rescan", "unlimited", "truth"];
+const STYLES: readonly LineStyle[] = ["off", "tracked", "rescan", "adaptive", "adaptive-off", "unlimited", "truth"];
 
 /** The shadow of what the engine obeys, by which all others are judged. */
 export const OBEYED = "active";

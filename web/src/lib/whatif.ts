@@ -3,8 +3,8 @@ import type { CurveRow } from "../api/types";
 import { bytes, percent, plural } from "./format";
 import { type LineStyle, lineStyle } from "./shadows";
 
-export const POLICIES = ["off", "tracked", "unlimited"] as const;
-export const DEFAULT_POLICIES = "off,tracked,unlimited";
+export const POLICIES = ["off", "tracked", "adaptive", "adaptive-off", "unlimited"] as const;
+export const DEFAULT_POLICIES = "off,tracked,adaptive,unlimited";
 const GIB = 1024 ** 3;
 
 /** A line a policy, its points by size. What has no size of its own is drawn level over all sizes. */
