@@ -7,6 +7,7 @@ only what nobody else wants.
 import os
 import subprocess
 import sys
+import threading
 
 
 def module_command(module: str) -> list[str]:
@@ -36,3 +37,13 @@ def start_aside(module: str, *arguments: str, stderr: int | None = None) -> subp
 def yield_to_all() -> None:
     """Take the lowest priority that an ordinary process can take."""
     os.nice(19)
+
+
+def end_with_stdin() -> None:
+    """Be gone when stdin ends: whoever wanted this is gone, also if it was killed. For a process that only reads."""
+
+    def listen() -> None:
+        sys.stdin.read()
+        os._exit(1)
+
+    threading.Thread(target=listen, name="stdin", daemon=True).start()

@@ -62,14 +62,15 @@ def row_of(tier: TierState, block_bytes: int, hits: Hits) -> WhatIfRow:
 
 
 def usual_shadows(shape: TierShape) -> dict[str, ShadowTier]:
-    """The active policy, each other at the engine's own size, an endless tier, and a curve of sizes of the two that
-    leave vLLM its order."""
+    """The active policy, each other at the engine's own size, an endless tier, a curve of sizes of the two that leave
+    vLLM its order, and `adaptive` with twice as much, for the sentence about it."""
     shadows = {ACTIVE: ShadowTier("off", shape.num_blocks, shape.groups)}
     for policy in CURVES:
         for factor in SIZES:
             size = max(1, round(shape.num_blocks * factor))
             shadows[name_of(policy, factor)] = ShadowTier(policy, size, shape.groups)
-    shadows[ADAPTIVE] = ShadowTier(ADAPTIVE, shape.num_blocks, shape.groups)
+    for factor in (1.0, 2.0):
+        shadows[name_of(ADAPTIVE, factor)] = ShadowTier(ADAPTIVE, round(shape.num_blocks * factor), shape.groups)
     shadows[UNLIMITED] = ShadowTier("unlimited", shape.num_blocks, shape.groups)
     return shadows
 
@@ -116,8 +117,8 @@ class ShadowFollower:
 
     def double_tier(self, start: int, end: int, prompt_tokens: int) -> float | None:
         """The hit rate that a tier twice as large would have given, the policy as it is. None until it is known, where
-        no shadow of that size follows the policy (`adaptive`), and where the range has more `prompt_tokens` than the
-        newest engine's, which is the one that is followed."""
+        no shadow of that size follows the policy (`adaptive-off`), and where the range has more `prompt_tokens` than
+        the newest engine's, which is the one that is followed."""
         self._ask()
         with self._lock:
             newest, mirror = self._mirror.newest, self._mirror

@@ -1,6 +1,6 @@
 """What another policy, or another size of the CPU tier, would have given: a recorded log, played once more.
 
-The command and the route share it.
+The command plays it where it runs; the server has it played in a process of its own.
 """
 
 import math
@@ -11,17 +11,21 @@ from typing import cast
 
 from sqlalchemy import Connection, text
 
+from app.aside import start_aside
 from app.errors import BadQueryError, ConflictError
 from app.models import MAX_INTEGER, WhatIf
 from app.queries.traffic import TierShape, read_shape
 from app.shadow_feed import ShadowFeed
 from app.shadow_told import state_of
 from app.shadows import notes_of, row_of
+from connector.log import LogError
 from connector.shadow import POLICIES, ShadowPolicy, ShadowTier
 
 GIB = 2**30
 MAX_GIB = 2**20
 CHUNK = 2_000
+IS_QUERY, IS_LOG = 2, 3
+"""Exit status of the process of `play_aside`: the question is wrong, or the log cannot be read."""
 MAX_ROWS = 40
 # The newest engine that has looked anything up: one that was only started answers nothing.
 _NUM_HASHES = "SELECT count(*) FROM block_hashes WHERE engine_id = :engine_id"
@@ -85,23 +89,8 @@ def play(
     Raises:
         BadQueryError: no such engine, none that was asked anything, a tier that a shadow cannot follow, a size without
             a block, too many rows.
-        ConflictError: another is being played, which takes all that one core can give.
+        LogError: the log cannot be read.
     """
-    if not _playing.acquire(blocking=False):
-        raise ConflictError("another what-if is being computed; ask again when it is done")
-    try:
-        return _play(snapshot, policies, sizes_gib, engine_id, on_progress)
-    finally:
-        _playing.release()
-
-
-def _play(
-    snapshot: Callable[[], AbstractContextManager[Connection]],
-    policies: Sequence[ShadowPolicy],
-    sizes_gib: Sequence[float] | None,
-    engine_id: int | None,
-    on_progress: Callable[[int, int], None],
-) -> WhatIf:
     if engine_id is not None and engine_id > MAX_INTEGER:
         raise BadQueryError(f"there is no engine {engine_id} in this log; vllm-restore db stats names them")
     with snapshot() as conn:
@@ -142,6 +131,35 @@ def _play(
         ],
         notes=notes_of(shape),
     )
+
+
+def play_aside(named_log: str, policies: str, sizes_gib: str | None, engine_id: int | None) -> WhatIf:
+    """`play`, in a process of its own that takes nothing from the engine or from this server. All as a person names it.
+
+    Raises:
+        BadQueryError, LogError: as `play`.
+        ConflictError: another is being played.
+    """
+    # What is wrong at first sight needs no process.
+    parse_policies(policies)
+    if sizes_gib is not None:
+        parse_sizes(sizes_gib)
+    if not _playing.acquire(blocking=False):
+        raise ConflictError("another what-if is being computed; ask again when it is done")
+    try:
+        engine = "" if engine_id is None else str(engine_id)
+        with start_aside("app.whatif_process", named_log, policies, sizes_gib or "", engine) as process:
+            assert process.stdout is not None
+            said = process.stdout.read()
+    finally:
+        _playing.release()
+    if process.returncode == IS_QUERY:
+        raise BadQueryError(said)
+    if process.returncode == IS_LOG:
+        raise LogError(said)
+    if process.returncode:
+        raise RuntimeError(f"the what-if's process ended with status {process.returncode}; the reason is above")
+    return WhatIf.model_validate_json(said)
 
 
 def _tiers(

@@ -184,12 +184,13 @@ def test_command_refuses_an_unknown_policy_in_one_line(told, log, capsys):
     )
 
 
-def test_sentence_has_no_larger_tier_while_the_engine_obeys_adaptive(client, told, log):
-    """No shadow of twice the size follows it; the one of the engine's own size does."""
+def test_sentence_has_the_larger_tier_under_adaptive_too_but_not_without_its_re_store(client, told, log):
+    """No shadow of twice the size follows `adaptive-off`; the one of the engine's own size does."""
     log.step = 50
     log.write(told, PolicyApplied(2, True, "tracked", 64, False, "toggle", "adaptive"), at=6)
     found = caught_up(client)
-    assert client.app.state.context.shadows.double_tier(0, 2**62, 258) is None
+    double_tier = client.app.state.context.shadows.double_tier
+    assert double_tier(0, 2**62, 258) == pytest.approx(128 / 258)
     assert {s["name"]: s["policy"] for s in found["shadows"]} == {
         "active": "adaptive",
         "off": "off",
@@ -197,3 +198,9 @@ def test_sentence_has_no_larger_tier_while_the_engine_obeys_adaptive(client, tol
         "adaptive": "adaptive",
         "unlimited": "unlimited",
     }
+    log.step += 1
+    last = log.write(told, PolicyApplied(3, False, "tracked", 64, False, "toggle", "adaptive"), at=7)
+    while found["last_seq"] < last:
+        found = caught_up(client)
+    assert found["shadows"][0]["policy"] == "adaptive-off"
+    assert double_tier(0, 2**62, 258) is None
