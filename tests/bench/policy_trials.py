@@ -18,15 +18,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from trial_adaptive import Adaptive, LruTwoInClass, Probation, SieveInClass
+from trial_blocks import BlockLirs, BlockLru, BlockS3Fifo, BlockSieve
+from trial_chains import ChainLirs, ChainS3Fifo, ChainSieve, ChainTier
 
 from connector.replay import trace, workload_file
 from connector.replay.belady import best_hit_blocks
 from connector.replay.chat import STEP_SECONDS
 from connector.replay.history import Asked
-from trial_adaptive import Adaptive, LruTwoInClass, Probation, SieveInClass
-from trial_blocks import BlockLirs, BlockLru, BlockS3Fifo, BlockSieve
-from trial_chains import ChainLirs, ChainS3Fifo, ChainSieve, ChainTier
 
 BELADY = "belady"
 
@@ -54,6 +56,7 @@ POLICIES: dict[str, Callable[[int], Tier]] = {
     "adaptive-sieve": lambda capacity: Adaptive(capacity, SieveInClass(capacity)),
     "adaptive-lru2": lambda capacity: Adaptive(capacity, LruTwoInClass(capacity)),
     "adaptive-probation": lambda capacity: Adaptive(capacity, Probation(capacity)),
+    "adaptive-filter": lambda capacity: Adaptive(capacity, Probation(capacity, only_for_new=True)),
 }
 
 

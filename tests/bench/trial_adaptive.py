@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from trial_chains import LAP, found_in
+
 from connector.chains import Chain, Key, Path
 from connector.retention import GUARD_WORTH, LIVE, STORE_MARGIN, Retention, Rule
 from connector.reuse import NUM_CLASSES, class_of
 from connector.views import View
-from trial_chains import LAP, found_in
 
 PROBATION_SHARE = 0.1
 
@@ -158,11 +159,16 @@ class LruTwoInClass(Retention):
 
 class Probation(Retention):
     """S3-FIFO's small queue before it: while ends of the first turn hold a tenth of the tier or more, the one of them
-    that came in first gives the next block, whatever it is worth."""
+    that came in first gives the next block, whatever it is worth.
 
-    def __init__(self, capacity: int) -> None:
+    Args:
+        only_for_new: only for another end of the first turn: a filter before the tier. What came back goes by worth.
+    """
+
+    def __init__(self, capacity: int, *, only_for_new: bool = False) -> None:
         super().__init__(capacity)
         self._num_new: dict[int, int] = {}
+        self._only_for_new = only_for_new
 
     def arrive(self, keys: Sequence[Key], now: float) -> Path:
         path = super().arrive(keys, now)
@@ -174,17 +180,16 @@ class Probation(Retention):
                     self._num_new[view.index] += view.count(chain)
         return path
 
-    def cheapest(self, view: View, rule: Rule, incoming: Path, now: float) -> Chain | None:
-        return self._first_new(view, rule, incoming) or super().cheapest(view, rule, incoming, now)
-
     def victim(self, view: View, rule: Rule, incoming: Path, chain: Chain, margin: float, now: float) -> Chain | None:
-        return self._first_new(view, rule, incoming) or super().victim(view, rule, incoming, chain, margin, now)
-
-    def _first_new(self, view: View, rule: Rule, incoming: Path) -> Chain | None:
-        if rule == "lru" or self._num_new.get(view.index, 0) < PROBATION_SHARE * view.capacity:
-            return None
+        if self._num_new.get(view.index, 0) < PROBATION_SHARE * view.capacity or rule == "lru":
+            return super().victim(view, rule, incoming, chain, margin, now)
         new = [c for c in view.candidates(incoming.chain) if self._is_new(c)]
-        return min(new, key=lambda c: (c.last_used, -c.number), default=None)
+        first = min(new, key=lambda c: (c.last_used, -c.number), default=None)
+        if self._only_for_new:
+            if self._is_new(chain):
+                return first
+            return super().victim(view, rule, incoming, chain, margin, now)
+        return first or super().victim(view, rule, incoming, chain, margin, now)
 
     @staticmethod
     def _is_new(chain: Chain) -> bool:

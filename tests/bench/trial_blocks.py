@@ -59,7 +59,7 @@ class BlockLru(BlockTier):
 
 
 class BlockS3Fifo(BlockTier):
-    """S3-FIFO (Yang et al., SOSP '23): a small queue for what is new, a main queue, and names of what left the small one.
+    """S3-FIFO (Yang et al., SOSP '23): a small queue for what is new, a main queue, and names of what left the first.
 
     What leaves the small queue with two uses or more goes over to the main one, and to the ghosts with fewer; a ghost
     that comes back goes to the main queue. There a use buys another round.

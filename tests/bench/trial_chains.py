@@ -37,7 +37,10 @@ class ChainTier:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.tree = ChainTree(
-            1, (GHOSTS_PER_BLOCK + 1) * capacity, on_split=self.was_split, on_dropped=lambda chain, _: self.forgot(chain)
+            1,
+            (GHOSTS_PER_BLOCK + 1) * capacity,
+            on_split=self.was_split,
+            on_dropped=lambda chain, _: self.forgot(chain),
         )
         self.view = View(0, capacity, self.queue_of, self.order_of)
         self._tickets: dict[Chain, float] = {}
@@ -127,6 +130,9 @@ class ChainS3Fifo(ChainTier):
 
     Args:
         uses_to_stay: how often a chain of the small queue must have been used to go over to the main one.
+
+    Attributes:
+        num_small: blocks in the small queue.
     """
 
     def __init__(self, capacity: int, uses_to_stay: int = 2) -> None:
@@ -136,7 +142,7 @@ class ChainS3Fifo(ChainTier):
         self.ghosts: OrderedDict[Chain, int] = OrderedDict()
         self._uses_to_stay = uses_to_stay
         self._num_ghosts = 0
-        self._num_small = 0
+        self.num_small = 0
         self._small_size = max(1, round(SMALL_SHARE * capacity))
 
     def queue_of(self, chain: Chain) -> int:
@@ -158,7 +164,7 @@ class ChainS3Fifo(ChainTier):
 
     def grew(self, chain: Chain, num_blocks: int) -> None:
         if self.queues[chain] == SMALL:
-            self._num_small += num_blocks
+            self.num_small += num_blocks
 
     def left(self, chain: Chain) -> None:
         if self.queues[chain] == SMALL:
@@ -174,10 +180,10 @@ class ChainS3Fifo(ChainTier):
         while True:
             found = {self.queues[c]: c for c in self.view.candidates(path.chain)}
             small, main = found.get(SMALL), found.get(MAIN)
-            if small is not None and (self._num_small >= self._small_size or main is None):
+            if small is not None and (self.num_small >= self._small_size or main is None):
                 if self.uses[small] < self._uses_to_stay:
                     return small
-                self._num_small -= self.view.count(small)
+                self.num_small -= self.view.count(small)
                 self._enqueue(small, MAIN)
                 self.uses[small] = 0
                 self.view.note(small)
@@ -226,7 +232,7 @@ class ChainSieve(ChainTier):
             self.visited.add(chain)
 
     def comes_in(self, chain: Chain) -> None:
-        # Where nobody is left before the hand it stands at the oldest again, and who comes in now is the last it gets to.
+        # Where nobody is left before the hand it begins anew at the oldest, and gets to who comes in now at the end.
         before_hand = next(self.view.candidates(None), None)
         if before_hand is not None:
             self._lap = max(self._lap, self._laps[before_hand])
@@ -265,6 +271,9 @@ class ChainLirs(ChainTier):
 
     Args:
         hir_share: that part, of the tier.
+
+    Attributes:
+        num_low: blocks there of chains of low recency.
     """
 
     def __init__(self, capacity: int, hir_share: float = 0.01) -> None:
@@ -272,7 +281,7 @@ class ChainLirs(ChainTier):
         self.stack: OrderedDict[Chain, None] = OrderedDict()
         self.low: set[Chain] = set()
         self._low_size = capacity - max(1, round(hir_share * capacity))
-        self._num_low = 0
+        self.num_low = 0
         self._was_full = False
 
     def queue_of(self, chain: Chain) -> int:
@@ -283,21 +292,21 @@ class ChainLirs(ChainTier):
         self.stack[chain] = None
         self.stack.move_to_end(chain)
         if chain not in self.low:
-            if is_recent or not self._was_full and self._num_low < self._low_size:
+            if is_recent or (not self._was_full and self.num_low < self._low_size):
                 self.low.add(chain)
-                self._num_low += self.view.count(chain)
+                self.num_low += self.view.count(chain)
             self._tickets[chain] = self.next_ticket()
             self.view.note(chain)
         self._balance()
 
     def grew(self, chain: Chain, num_blocks: int) -> None:
         if chain in self.low:
-            self._num_low += num_blocks
+            self.num_low += num_blocks
             self._balance()
 
     def _balance(self) -> None:
         self._prune()
-        while self._num_low > self._low_size and self._demote():
+        while self.num_low > self._low_size and self._demote():
             pass
 
     def _prune(self) -> None:
@@ -305,13 +314,13 @@ class ChainLirs(ChainTier):
             self.stack.popitem(last=False)
 
     def _demote(self) -> bool:
-        """The chain of low recency whose use is longest ago becomes one like the others, unless a request runs on it."""
+        """The chain of low recency whose use is longest ago becomes one like the others. None on which a request runs."""
         chain = next(iter(self.stack), None)
         if chain is None or chain.num_owners:
             return False
         del self.stack[chain]
         self.low.remove(chain)
-        self._num_low -= self.view.count(chain)
+        self.num_low -= self.view.count(chain)
         self._tickets[chain] = self.next_ticket()
         self.view.note(chain)
         self._prune()
