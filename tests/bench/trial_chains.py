@@ -314,7 +314,7 @@ class ChainLirs(ChainTier):
             self.stack.popitem(last=False)
 
     def _demote(self) -> bool:
-        """The chain of low recency whose use is longest ago becomes one like the others. None on which a request runs."""
+        """The chain of low recency whose use is longest ago becomes one of the others, unless a request runs on it."""
         chain = next(iter(self.stack), None)
         if chain is None or chain.num_owners:
             return False
