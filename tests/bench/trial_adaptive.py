@@ -88,7 +88,7 @@ class Hand:
         self._visited.discard(chain)
         self._places.pop(chain, None)
 
-    def pass_visited(self, view: View, protected: Chain) -> None:
+    def pass_visited(self, view: View, protected: Chain | None) -> None:
         """Each class's hand goes on to a chain that was not used."""
         while passed := [c for c in view.candidates(protected) if c in self._visited]:
             for chain in passed:
@@ -98,17 +98,50 @@ class Hand:
                 self._laps[kind] = max(self._laps[kind], lap)
                 self._places[chain] = self._laps[kind] + 1, place
                 view.note(chain)
+        for chain in view.candidates(protected):
+            # Where it has begun anew, who comes in from now on stands at the end of this lap.
+            kind = worth_class(chain)
+            self._laps[kind] = max(self._laps[kind], self._place(chain)[0])
 
 
-class SieveInClass(Retention):
+class OtherOrder(Retention):
+    """`adaptive` with another order inside a class, for as long as a tier goes by worth; else it is by last use."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self._rules: dict[int, Rule] = {LIVE: "lru", GUARD_WORTH: "lru"}
+        self.live, self._worth = (self._view(index, capacity) for index in self._rules)
+        self._views = (self.live, self._lru, self._worth)
+
+    def _view(self, index: int, capacity: int) -> View:
+        def order(chain: Chain) -> float:
+            return chain.last_used if self._rules[index] == "lru" else self.order(index, chain)
+
+        return View(index, capacity, worth_class, order)
+
+    def order(self, index: int, chain: Chain) -> float:
+        """Where the chain stands in its class in the view `index`; the least goes first."""
+        raise NotImplementedError
+
+    def arrive(self, keys: Sequence[Key], now: float) -> Path:
+        path = super().arrive(keys, now)
+        for view, rule in ((self.live, self.rule), (self._worth, self._worth_rule)):
+            if rule != self._rules[view.index]:
+                self._rules[view.index] = rule
+                for chain in self.tree:
+                    view.note(chain)
+        return path
+
+
+class SieveInClass(OtherOrder):
     """Of each class it is not the least recently used chain that may go, but the one at which SIEVE's hand stops."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
-        hands = self._hands = {LIVE: Hand(), GUARD_WORTH: Hand()}
-        self.live = View(LIVE, capacity, worth_class, hands[LIVE].order)
-        self._worth = View(GUARD_WORTH, capacity, worth_class, hands[GUARD_WORTH].order)
-        self._views = (self.live, self._lru, self._worth)
+        self._hands = {LIVE: Hand(), GUARD_WORTH: Hand()}
+
+    def order(self, index: int, chain: Chain) -> float:
+        return self._hands[index].order(chain)
 
     def _use(self, chain: Chain, now: float) -> None:
         for view in (self.live, self._worth):
@@ -131,17 +164,14 @@ class SieveInClass(Retention):
         return super().cheapest(view, rule, incoming, now)
 
 
-class LruTwoInClass(Retention):
+class LruTwoInClass(OtherOrder):
     """Of each class the chain may go whose last use but one is longest ago, which is near to what LIRS orders by."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
         self._before: dict[Chain, float] = {}
-        self.live = View(LIVE, capacity, worth_class, self._order)
-        self._worth = View(GUARD_WORTH, capacity, worth_class, self._order)
-        self._views = (self.live, self._lru, self._worth)
 
-    def _order(self, chain: Chain) -> float:
+    def order(self, index: int, chain: Chain) -> float:
         return self._before.get(chain, 0.0) * LAP + chain.last_used
 
     def _use(self, chain: Chain, now: float) -> None:

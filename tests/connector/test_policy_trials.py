@@ -10,11 +10,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 from policy_trials import BELADY, POLICIES, Request, Row, of_workload, play
+from trial_adaptive import Hand, worth_class
 from trial_blocks import BlockLirs, BlockLru, BlockS3Fifo, BlockSieve
 from trial_chains import HIGH, LOW, MAIN, SMALL, ChainLirs, ChainS3Fifo, ChainSieve, ChainTier
 
+from connector.chains import ChainTree
 from connector.replay.chat import ChatSpec
 from connector.replay.workload_file import EngineSpec, Workload
+from connector.retention import REUSES_TO_LEARN
+from connector.views import View
 
 
 def ask(tier, *keys):
@@ -162,6 +166,52 @@ def test_lirs_chain_by_chain():
     assert ask(tier, *a) == 1  # its last two uses lie far apart; 9 blocks of low recency were too many, so b gives
     assert tier.queue_of(tier.tree.find(1)) == HIGH
     assert held(tier) == sorted((*a, *b[:1], *c))
+
+
+# --- adaptive, and with pieces of others ------------------------------------------------------------------------------
+
+
+def test_adaptive_goes_by_last_use_until_it_has_learned_and_so_does_each_variant():
+    tiers = [POLICIES[name](20) for name in ("chain-lru", *(p for p in POLICIES if p.startswith("adaptive")))]
+    prompts = [tuple(range(100 * n, 100 * n + 3 + n % 4)) for n in range(40)]
+    total = 0
+    for n, prompt in enumerate(prompts):
+        for keys in (prompt, prompts[n - 3]) if n % 6 == 5 else (prompt,):
+            found = [tier.ask(keys, len(keys), 10.0 * n) for tier in tiers]
+            assert found == [found[0]] * len(tiers)
+            total += found[0]
+    assert total == 3 * 5 + 3 * 3  # all of the six prompts that come back
+    assert all(tier.retention.curve.num_reuses < REUSES_TO_LEARN for tier in tiers[1:])
+
+
+def test_hand_inside_a_class_passes_who_was_used_and_begins_anew_after_the_newest():
+    tree, hand = ChainTree(1, 100), Hand()
+    view = View(0, 8, worth_class, hand.order)
+
+    def come_in(*keys):
+        path = tree.arrive(keys)
+        for key in keys:
+            chain = tree.advance(path, key, 0.0)
+        tree.leave(path, 0.0)
+        hand.use(chain, is_there=False)
+        view.grow(chain, len(keys))
+        return chain
+
+    def next_one():
+        hand.pass_visited(view, None)
+        return next(view.candidates(None))
+
+    a, b, c = come_in(10, 11), come_in(20, 21), come_in(30, 31)
+    hand.use(a, is_there=True)
+    assert next_one() is b
+    view.shrink(b, 2)
+    hand.use(c, is_there=True)
+    assert next_one() is a  # past c, the newest, and a has lost its mark
+    d = come_in(40, 41)
+    hand.use(a, is_there=True)
+    assert next_one() is c
+    view.shrink(c, 2)
+    assert next_one() is d
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
