@@ -133,6 +133,7 @@ class ChainS3Fifo(ChainTier):
 
     Attributes:
         num_small: blocks in the small queue.
+        num_ghosts: blocks of chains that left it.
     """
 
     def __init__(self, capacity: int, uses_to_stay: int = 2) -> None:
@@ -141,7 +142,7 @@ class ChainS3Fifo(ChainTier):
         self.queues: dict[Chain, int] = {}
         self.ghosts: OrderedDict[Chain, int] = OrderedDict()
         self._uses_to_stay = uses_to_stay
-        self._num_ghosts = 0
+        self.num_ghosts = 0
         self.num_small = 0
         self._small_size = max(1, round(SMALL_SHARE * capacity))
 
@@ -169,12 +170,12 @@ class ChainS3Fifo(ChainTier):
     def left(self, chain: Chain) -> None:
         if self.queues[chain] == SMALL:
             self.ghosts[chain] = len(chain.keys)
-            self._num_ghosts += len(chain.keys)
-            while self._num_ghosts > self.capacity - self._small_size:
+            self.num_ghosts += len(chain.keys)
+            while self.num_ghosts > self.capacity - self._small_size:
                 self._drop_ghost(next(iter(self.ghosts)))
 
     def _drop_ghost(self, chain: Chain) -> None:
-        self._num_ghosts -= self.ghosts.pop(chain, 0)
+        self.num_ghosts -= self.ghosts.pop(chain, 0)
 
     def victim(self, path: Path, chain: Chain) -> Chain | None:
         while True:
@@ -204,7 +205,7 @@ class ChainS3Fifo(ChainTier):
             self.view.note(rest)
         if (size := self.ghosts.get(rest)) is not None:
             self.ghosts[head], self.ghosts[rest] = len(head.keys), len(rest.keys)
-            self._num_ghosts += len(head.keys) + len(rest.keys) - size
+            self.num_ghosts += len(head.keys) + len(rest.keys) - size
 
     def forgot(self, chain: Chain) -> None:
         self._drop_ghost(chain)

@@ -15,7 +15,7 @@ from trial_blocks import BlockLirs, BlockLru, BlockS3Fifo, BlockSieve
 from trial_chains import HIGH, LOW, MAIN, SMALL, ChainLirs, ChainS3Fifo, ChainSieve, ChainTier
 
 from connector.chains import ChainTree
-from connector.replay.chat import ChatSpec
+from connector.replay.chat import ChatSpec, chat_talk
 from connector.replay.workload_file import EngineSpec, Workload
 from connector.retention import REUSES_TO_LEARN
 from connector.views import View
@@ -64,6 +64,14 @@ def test_s3fifo_forgets_the_oldest_ghost():
     tier = BlockS3Fifo(4)
     ask(tier, *range(8))  # 0 to 3 have left again
     assert list(tier.ghosts) == [1, 2, 3]
+
+
+def test_one_use_is_too_few_to_leave_the_small_queue_for_the_main_one():
+    tier = BlockS3Fifo(4)
+    ask(tier, 1, 2, 3, 4)
+    ask(tier, 1)
+    ask(tier, 5)
+    assert (list(tier.small), list(tier.main), list(tier.ghosts)) == ([2, 3, 4, 5], [], [1])
 
 
 def test_sieve_block_by_block():
@@ -136,6 +144,16 @@ def test_s3fifo_chain_by_chain():
     assert tier.queues[tier.tree.find(41)] == SMALL
 
 
+@pytest.mark.parametrize(("uses_to_stay", "left"), [(2, [1]), (1, [1, 2, 3])])
+def test_uses_that_a_chain_needs_to_leave_the_small_queue(uses_to_stay, left):
+    tier = ChainS3Fifo(6, uses_to_stay)
+    ask(tier, 1, 2, 3)
+    ask(tier, 1, 2, 3)
+    ask(tier, 11, 12, 13)
+    ask(tier, 21, 22)
+    assert held(tier) == sorted((*left, *((11, 12, 13) if left == [1] else (11,)), 21, 22))
+
+
 def test_sieve_chain_by_chain():
     tier = ChainSieve(6)
     a, b, c, d, e, f = ((10 * n, 10 * n + 1) for n in range(6))
@@ -168,6 +186,13 @@ def test_lirs_chain_by_chain():
     assert held(tier) == sorted((*a, *b[:1], *c))
 
 
+def test_a_head_counts_as_used_after_what_hangs_on_it():
+    tier = ChainLirs(10)
+    ask(tier, 1, 2, 3)
+    ask(tier, 1, 2, 9)
+    assert [chain.keys for chain in tier.stack] == [[3], [9], [1, 2]]
+
+
 # --- adaptive, and with pieces of others ------------------------------------------------------------------------------
 
 
@@ -176,12 +201,20 @@ def test_adaptive_goes_by_last_use_until_it_has_learned_and_so_does_each_variant
     prompts = [tuple(range(100 * n, 100 * n + 3 + n % 4)) for n in range(40)]
     total = 0
     for n, prompt in enumerate(prompts):
-        for keys in (prompt, prompts[n - 3]) if n % 6 == 5 else (prompt,):
+        again = {5: 2, 8: 2}.get(n % 12)  # the same one twice, while it lies there
+        for keys in (prompt,) if again is None else (prompt, prompts[n - n % 12 + again]):
             found = [tier.ask(keys, len(keys), 10.0 * n) for tier in tiers]
             assert found == [found[0]] * len(tiers)
             total += found[0]
-    assert total == 3 * 5 + 3 * 3  # all of the six prompts that come back
+    assert total == 6 * 5  # all of those that come back
     assert all(tier.retention.curve.num_reuses < REUSES_TO_LEARN for tier in tiers[1:])
+
+
+def test_of_a_request_only_the_prompt_is_asked_for():
+    tier = POLICIES["adaptive"](20)
+    assert tier.ask((1, 2, 3, 4), 2, 0.0) == 0
+    assert tier.retention.guard.asked == 2
+    assert tier.ask((1, 2, 3, 4, 5), 3, 1.0) == 3
 
 
 def test_hand_inside_a_class_passes_who_was_used_and_begins_anew_after_the_newest():
@@ -273,7 +306,7 @@ def test_what_an_s3fifo_tier_counts_as_new_is_what_its_small_queue_holds():
         tier.ask(request.keys, request.num_asked, request.at_seconds)
         there = [c for c in tier.tree if tier.view.count(c)]
         assert tier.num_small == sum(tier.view.count(c) for c in there if tier.queue_of(c) == SMALL)
-        assert sum(tier.ghosts.values()) <= 54
+        assert tier.num_ghosts == sum(tier.ghosts.values()) <= 54
 
 
 def test_each_turn_of_a_workload_goes_on_with_all_that_was_said():
@@ -284,8 +317,13 @@ def test_each_turn_of_a_workload_goes_on_with_all_that_was_said():
     requests = list(of_workload(workload, seed=1))
     assert len(requests) == 9
     assert [r.at_seconds for r in requests] == sorted(r.at_seconds for r in requests)
-    talks = {r.keys[-1]: r for r in requests}  # the last block of each is its own
-    assert len(talks) == 9
+    lengths: list[int] = []
+    for talk in (chat_talk(spec, 1, n) for n in range(3)):
+        said = spec.system_len
+        for turn in talk.turns:
+            lengths.append(said + turn.num_new)
+            said += turn.num_new + turn.num_output
+    assert sorted(r.num_asked for r in requests) == sorted((n - 1) // 16 for n in lengths)
     ends = [r for r in requests if not any(o is not r and o.keys[: len(r.keys)] == r.keys for o in requests)]
     assert len(ends) == 3
     for end in ends:
