@@ -198,16 +198,27 @@ def test_a_head_counts_as_used_after_what_hangs_on_it():
 
 def test_adaptive_goes_by_last_use_until_it_has_learned_and_so_does_each_variant():
     tiers = [POLICIES[name](20) for name in ("chain-lru", *(p for p in POLICIES if p.startswith("adaptive")))]
-    prompts = [tuple(range(100 * n, 100 * n + 3 + n % 4)) for n in range(40)]
+    prompts = [tuple(range(100 * n, 100 * n + 3 + n % 4)) for n in range(30)]
     total = 0
     for n, prompt in enumerate(prompts):
-        again = {5: 2, 8: 2}.get(n % 12)  # the same one twice, while it lies there
-        for keys in (prompt,) if again is None else (prompt, prompts[n - n % 12 + again]):
+        # One of five blocks comes back twice while it lies there, and once when three of them have gone.
+        back = {5: 3, 8: 6, 0: 10}.get(n % 12) if n else None
+        for keys in (prompt,) if back is None else (prompt, prompts[n - back]):
             found = [tier.ask(keys, len(keys), 10.0 * n) for tier in tiers]
             assert found == [found[0]] * len(tiers)
             total += found[0]
-    assert total == 6 * 5  # all of those that come back
+    assert total == 5 * 5 + 2 * 2
     assert all(tier.retention.curve.num_reuses < REUSES_TO_LEARN for tier in tiers[1:])
+
+
+@pytest.mark.parametrize("policy", [p for p in POLICIES if p.startswith("adaptive")])
+def test_other_order_inside_a_class_says_nothing_before_worth_does(policy):
+    """Of two that came back, the one that came in first was used last."""
+    tier = POLICIES[policy](10)
+    first, second, third = (1, 2, 3, 4), (11, 12, 13, 14), (21, 22, 23, 24)
+    for now, keys in enumerate((first, second, second, first, third)):
+        tier.ask(keys, 4, float(now))
+    assert [tier.ask(keys, 4, 9.0) for keys in (first, second)] == [4, 2]
 
 
 def test_of_a_request_only_the_prompt_is_asked_for():
