@@ -26,6 +26,7 @@ class Chain:
         paths: those that end in it.
         last_used: when a request last arrived at it or ended on it, in seconds.
         num_turns: how many requests came for it.
+        is_given_up: blocks of it went for others that were worth more, and nobody has come for it since.
         number: the order in which chains were first seen.
         counts: by view, how many of its first blocks a tier holds.
         num_kids: by view, how many of its children a tier holds something of.
@@ -37,6 +38,7 @@ class Chain:
         "counts",
         "idle_class",
         "idle_since",
+        "is_given_up",
         "keys",
         "last_used",
         "num_kids",
@@ -59,6 +61,7 @@ class Chain:
         self.paths: set[Path] = set()
         self.last_used = now
         self.num_turns = 1
+        self.is_given_up = False
         self.number = number
         self.counts = [0] * num_views
         self.num_kids = [0] * num_views

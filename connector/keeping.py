@@ -85,7 +85,7 @@ class Keeping:
         self._hangs_on: dict[bytes, bytes] = {}
         self._refused: dict[str, int] = {}
         self._version = 0
-        self._refusals_left = REFUSALS_PER_STEP
+        self._refusals_left = self._restores_left = REFUSALS_PER_STEP
         self._last: Any = self._queue.fake_free_list_head
         # Blocks whose content is about to go: the pool takes them next.
         self._promised: dict[int, Any] = {}
@@ -127,7 +127,7 @@ class Keeping:
     # --- the step ---------------------------------------------------------------------------------------------------
 
     def begin_step(self) -> None:
-        self._refusals_left = REFUSALS_PER_STEP
+        self._refusals_left = self._restores_left = REFUSALS_PER_STEP
         self.begin_batch()
 
     def begin_batch(self) -> None:
@@ -148,6 +148,11 @@ class Keeping:
     def may_ask(self) -> bool:
         """Whether not yet so much was refused in this step that the rest has to wait."""
         return self._refusals_left > 0
+
+    @property
+    def may_restore(self) -> bool:
+        """The same of re-stores: those that are refused keep no first store waiting."""
+        return self._restores_left > 0
 
     def ask_again(self, request_id: str) -> None:
         """It is the last moment at which the request's blocks are on the GPU."""
@@ -205,10 +210,15 @@ class Keeping:
         if (
             chain is None
             or is_behind_hole
+            # What the rule itself took is not lost: to take it back would undo what was just decided.
+            or (is_restore and chain.is_given_up)
             or not self._place(path, chain, RESTORE_MARGIN if is_restore else STORE_MARGIN)
         ):
-            self._refusals_left -= 1
-            self._refused[request_id] = self._version
+            if is_restore:
+                self._restores_left -= 1
+            else:
+                self._refusals_left -= 1
+                self._refused[request_id] = self._version
             return Refusal(position, path, chain, is_behind_hole)
         if group == self._group:
             self.retention.live.grow(chain, 1)
@@ -284,6 +294,7 @@ class Keeping:
         block = self._pool.block_of(key)
         assert block is not None
         retention.live.shrink(victim, 1)
+        victim.is_given_up |= retention.rule == "worth"
         self._strand_hung(key)
         self._promise(block)
         self._exchanged(block, victim, chain, now)

@@ -190,7 +190,7 @@ class Restorer:
         """What the retention admits, the hole nearest a head first."""
         chosen: list[Candidate] = []
         for block in self._owners.lost_by_depth() if self._owners.num_lost else ():
-            if len(chosen) >= self._room() or not keeper.may_ask:
+            if len(chosen) >= self._room() or not keeper.may_restore:
                 break
             candidate = self._locate(block)
             if candidate is None or self._is_kept_back(keeper, candidate):

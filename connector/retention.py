@@ -118,6 +118,7 @@ class Retention:
         self._learn(path, now)
         self.tree.wait(path)
         for chain in chains:
+            chain.is_given_up = False
             self._use(chain, now)
         self.curve.request_came(now)
         return path

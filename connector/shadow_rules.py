@@ -217,7 +217,7 @@ class Adaptive(_Restoring):
     def begin_step(self) -> list[OwnedBlock]:
         chosen: list[OwnedBlock] = []
         for block in self._owners.lost_by_depth() if self._is_restoring and self._owners.num_lost else ():
-            if len(chosen) >= self._room() or not self._keeper.may_ask:
+            if len(chosen) >= self._room() or not self._keeper.may_restore:
                 break
             if self._is_missing(block):
                 if not self._ask(next(self._owners.owners_of(block)), block):

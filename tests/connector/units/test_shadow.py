@@ -1,5 +1,7 @@
 """A tier without bytes, on cases that are worked out by hand: one group of full attention, a hash a block."""
 
+from connector.retention import REUSES_TO_LEARN
+from connector.reuse import NUM_BUCKETS
 from connector.shadow import Asked, Chain, GroupShape, ShadowTier
 from connector.shadow_groups import chain_of
 from connector.shadow_turns import Turns
@@ -243,6 +245,49 @@ def test_adaptive_copies_again_what_a_running_request_lost_where_another_rests()
     tier.now = 3.0
     tier.step(3)
     tier.copies_over(3)
+    assert held(tier, A, B) == [3, 1]
+    assert tier.num_restored == 2
+
+
+def test_what_adaptive_took_for_something_better_is_not_copied_again_until_somebody_comes_for_it() -> None:
+    """Four places. A has three of them when B comes, which is worth more and takes two. Then the tables turn: B rests
+    and is worth nothing. A is not taken back for the request that still runs, but for the next that asks for it."""
+    tier = ShadowTier("adaptive", 4, FULL)
+    tier.now = 1.0
+    tier.step(1)
+    tier.arrived("1", line(A))
+    tier.lookup("1", ask(A))
+    tier.cursor_moved("1", 0, 3)
+    tier.copies_over(1)
+    tier.arrived("2", line(B))
+    tier.lookup("2", ask(B))
+    assert tier._keeper is not None
+    retention = tier._keeper.retention
+    curve = retention.curve
+    curve.num_reuses = REUSES_TO_LEARN
+    (first,) = (chain for chain in retention.tree if retention.live.count(chain))
+    first.num_turns = 2
+    retention.live.note(first)
+    worths = {turns: curve.worth[turns] for turns in (1, 2, 3)}  # A is asked for a third time at the end
+    for turns, worth in ((1, 0.9), (2, 0.1)):
+        worths[turns][:] = [worth] * NUM_BUCKETS
+    tier.step(2)
+    tier.cursor_moved("2", 0, 3)
+    tier.copies_over(2)
+    assert held(tier, A, B) == [1, 3]
+    tier.finished("2", line(B), 3)
+    for turns, worth in ((1, 0.0), (2, 0.9), (3, 0.9)):
+        worths[turns][:] = [worth] * NUM_BUCKETS
+    for step in (3, 4):
+        tier.step(step)
+        tier.copies_over(step)
+    assert held(tier, A, B) == [1, 3]
+    assert tier.num_restored == 0
+    tier.arrived("3", line(A))
+    tier.lookup("3", ask(A))
+    for step in (5, 6):
+        tier.step(step)
+        tier.copies_over(step)
     assert held(tier, A, B) == [3, 1]
     assert tier.num_restored == 2
 
