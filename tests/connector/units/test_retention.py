@@ -292,7 +292,8 @@ def test_unrelated_prompts_of_one_session_id_harm_nobody():
     for n in range(600):
         which = rng.randrange(12)
         keys = [(which, i) for i in range(rng.randrange(7))]
-        live.append((retention.arrive(keys, n * 1.0, rng.choice(["one", "one", "two", None])), keys + [(n, 0), (n, 1)]))
+        session = rng.choice(["one", "one", "two", None])
+        live.append((retention.arrive(keys, n * 1.0, session), [*keys, ("out", n, 0), ("out", n, 1)]))
         while len(live) > rng.randrange(4):
             path, keys = live.pop(rng.randrange(len(live)))
             retention.begin(path)
