@@ -71,7 +71,7 @@ class ShadowFeed:
         if kind == "request_started":
             chain = self._chains.get(conn, row.tail_hash)
             for tier in tiers:
-                tier.arrived(row.request_id, chain)
+                tier.arrived(row.request_id, chain, row.session_id)
         elif kind == "stores_refused":
             self._refused(conn, row)
         elif kind == "cursor_moved":

@@ -10,9 +10,23 @@ coming back is noticed, and the oldest are dropped beyond a bound.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 Key = Hashable
+
+
+@dataclass(slots=True)
+class Session:
+    """What is known of one of the clients' sessions.
+
+    Attributes:
+        num_turns: the number of its last turn, from 1; 0 before the first one.
+        end: the last block of what its turn left that ended last; None where there is none.
+    """
+
+    num_turns: int = 0
+    end: Key | None = None
 
 
 class Chain:
@@ -80,9 +94,10 @@ class Path:
         is_waiting: the request has not begun to run.
         rest: what its arrival split off the chain that it came for.
         num_turns: of what it goes on with.
+        session: what is known of the client's session; None where it named none.
     """
 
-    __slots__ = ("chain", "is_waiting", "num_turns", "offset", "rest")
+    __slots__ = ("chain", "is_waiting", "num_turns", "offset", "rest", "session")
 
     def __init__(self, chain: Chain, offset: int) -> None:
         self.chain = chain
@@ -90,6 +105,7 @@ class Path:
         self.is_waiting = False
         self.rest: Chain | None = None
         self.num_turns = 1
+        self.session: Session | None = None
 
     @property
     def length(self) -> int:

@@ -100,11 +100,11 @@ class Keeper(Keeping):
     def arrived(self, request: "Request") -> None:
         keys = self._keys_of(request)
         if keys is not None:
-            self.follow(request.request_id, keys)
+            self.follow(request.request_id, keys, request.session_id)
 
-    def follow(self, request_id: str, keys: Sequence[Any]) -> None:
+    def follow(self, request_id: str, keys: Sequence[Any], session_id: str | None = None) -> None:
         if not self.follows(request_id):
-            super().follow(request_id, keys)
+            super().follow(request_id, keys, session_id)
             self._reasons.arrived()
 
     def ended(self, request: "Request") -> None:

@@ -96,11 +96,12 @@ class Keeping:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    def follow(self, request_id: str, keys: Keys) -> None:
-        """A request was taken in, with the keys of its prompt's full blocks. Nothing happens where it is followed."""
+    def follow(self, request_id: str, keys: Keys, session_id: str | None = None) -> None:
+        """A request was taken in, with the keys of its prompt's full blocks, and the session's id where the client gave
+        one. Nothing happens where it is followed."""
         if request_id in self._paths:
             return
-        self._paths[request_id] = self.retention.arrive(keys, self._clock())
+        self._paths[request_id] = self.retention.arrive(keys, self._clock(), session_id)
         self._changed()
 
     def follows(self, request_id: str) -> bool:

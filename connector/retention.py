@@ -21,8 +21,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from connector.chains import Chain, ChainTree, Key, Path
+from connector.chains import Chain, ChainTree, Key, Path, Session
 from connector.reuse import NUM_CLASSES, ReuseCurve, class_of
+from connector.sessions import Sessions
 from connector.views import View
 
 Rule = Literal["lru", "worth"]
@@ -93,6 +94,7 @@ class Retention:
     ) -> None:
         self.curve = curve or ReuseCurve()
         self.guard = GuardState()
+        self.sessions = Sessions()
         self.tree = ChainTree(
             3, (GHOSTS_PER_BLOCK + 1) * capacity, on_split=self._on_split, on_dropped=self._on_dropped
         )
@@ -109,13 +111,16 @@ class Retention:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    def arrive(self, keys: Sequence[Key], now: float) -> Path:
-        """A request was taken in, with the blocks of its prompt that are full."""
+    def arrive(self, keys: Sequence[Key], now: float, session_id: str | None = None) -> Path:
+        """A request was taken in, with the blocks of its prompt that are full. `session_id`: the client's, if it gave
+        one."""
         path = self.tree.arrive(keys)
         chains = path.chains()
         self.guard.note(self._found(self._lru, chains), self._found(self._worth, chains), len(keys))
         self.is_guard_on = self.guard.lead_of_lru > GUARD_LEAD
         self._learn(path, now)
+        if session_id is not None:
+            self._take_turn(path, chains, self.sessions.comes(session_id), now)
         self.tree.wait(path)
         for chain in chains:
             chain.is_given_up = False
@@ -149,6 +154,8 @@ class Retention:
             chain.last_used = now
         self._take_in(self._lru, path, chains, "lru", now)
         self._take_in(self._worth, path, chains, self._worth_rule, now)
+        if path.session is not None:
+            path.session.end = path.chain.keys[path.offset - 1] if path.offset else None
         self.tree.leave(path, now)
         for chain in chains:
             if not chain.num_owners:
@@ -170,17 +177,37 @@ class Retention:
                 self.curve.comes_back(chain, now)
         if rest is not None:
             if not rest.children and len(last.keys) >= len(rest.keys):
-                self.curve.comes_back(rest, now)
                 path.num_turns = rest.num_turns + 1
-                rest.num_turns = 0
-                if not rest.num_owners:
-                    self.curve.rests(rest, now)
-                for view in self._views:
-                    view.note(rest)
+                self._supersede(rest, now)
         elif last.parent is not None and not last.children:
             self.curve.comes_back(last, now)
             last.num_turns += 1
             path.num_turns = last.num_turns
+
+    def _take_turn(self, path: Path, chains: list[Chain], session: Session, now: float) -> None:
+        """The request is the next turn of a session. What the turn before it left is superseded where the prompt goes
+        another way and nobody else needs it: `_learn` cannot know that of a prompt that departs early."""
+        last, left = path.chain, None
+        if session.end is not None:
+            left = self.tree.find(session.end)
+        path.num_turns = session.num_turns = max(path.num_turns, session.num_turns + 1)
+        path.session = session
+        if last.parent is not None and not last.children:
+            last.num_turns = path.num_turns  # the chain that it goes on with
+        if left is None or left in chains or left.children or left.num_owners:
+            return
+        # Longer by now: another request went on from it. No turns: it was superseded before.
+        if left.keys[-1] == session.end and left.num_turns:
+            self._supersede(left, now)
+
+    def _supersede(self, chain: Chain, now: float) -> None:
+        """The conversation came back for this chain, and goes on elsewhere."""
+        self.curve.comes_back(chain, now)
+        chain.num_turns = 0
+        if not chain.num_owners:
+            self.curve.rests(chain, now)
+        for view in self._views:
+            view.note(chain)
 
     # --- the decision -----------------------------------------------------------------------------------------------
 

@@ -164,12 +164,12 @@ class ShadowTier:
 
     # --- what requests do -------------------------------------------------------------------------------------------
 
-    def arrived(self, request_id: str, chain: Chain) -> None:
-        """A request was taken in, with the chain of its prompt."""
+    def arrived(self, request_id: str, chain: Chain, session_id: str | None = None) -> None:
+        """A request was taken in, with the chain of its prompt, and the session's id where the client gave one."""
         self._ask_the_rest()
         if self._keeper is not None and self._full is not None:
             g = self._full
-            self._keeper.follow(request_id, chain.line.keys[g.number][: len(chain) // g.ratio])
+            self._keeper.follow(request_id, chain.line.keys[g.number][: len(chain) // g.ratio], session_id)
 
     def waits(self, request_id: str, asked: Asked) -> None:
         """A request was looked up and cannot be admitted yet: what was found of it is pinned."""

@@ -22,7 +22,7 @@ WINDOW = ("SlidingWindowSpec", "SlidingWindowMLASpec")
 _ROWS = """
 SELECT seq, step, wall_ns, monotonic_ns, kind, request_id, kv_group, first_index, from_index, num_blocks, tail_hash,
        scheduled_step, num_tokens, gpu_hit_tokens, cpu_hit_tokens, to_index, num_output_tokens, is_resumed, is_skipped,
-       enabled, max_restore_blocks_per_step, retention, is_restore
+       enabled, max_restore_blocks_per_step, retention, is_restore, session_id
 FROM events
 WHERE seq > ? AND engine_id = ? AND +kind IN ('request_started', 'lookup', 'lookup_waits', 'cursor_moved',
       'blocks_stored', 'blocks_restored', 'blocks_evicted', 'blocks_loaded', 'stores_refused', 'request_finished',

@@ -60,6 +60,7 @@ class Chaos:
         owner: Owner = NOBODY,
         *,
         is_session: bool = False,
+        session_id: str | None = None,
     ) -> None:
         """A prompt of one of a few heads and one of a few tails, so that content comes again and is shared."""
         if len(self.live()) >= MAX_LIVE:
@@ -72,6 +73,7 @@ class Chaos:
             tokens,
             max_tokens=max_tokens,
             resumable=is_session,
+            session_id=session_id,
             **owner.as_arguments(),
         )
 

@@ -56,9 +56,11 @@ class EngineMachine(RuleBasedStateMachine):
         max_tokens=st.sampled_from([1, 20, 10_000]),
         owner=st.builds(Owner, salt=st.integers(0, 1), adapter=st.integers(0, 2), priority=st.integers(0, 2)),
         is_session=st.booleans(),
+        session_id=st.sampled_from([None, None, "s1", "s2"]),
     )
-    def add(self, head, head_blocks, tail, tail_tokens, max_tokens, owner, is_session):
-        self.chaos.add(head, head_blocks, tail, tail_tokens, max_tokens, owner, is_session=is_session)
+    def add(self, head, head_blocks, tail, tail_tokens, max_tokens, owner, is_session, session_id):
+        named = {"is_session": is_session, "session_id": session_id}
+        self.chaos.add(head, head_blocks, tail, tail_tokens, max_tokens, owner, **named)
 
     @rule(which=small, tail=small, tail_tokens=st.integers(1, 70), max_tokens=st.sampled_from([1, 5, 40]))
     def extend(self, which, tail, tail_tokens, max_tokens):

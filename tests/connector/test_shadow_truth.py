@@ -6,7 +6,7 @@ from pathlib import Path
 import mooncake
 import pytest
 from chats import drive
-from harness import full_attention, mamba, sliding_window
+from harness import full_attention, mamba, prompt, sliding_window
 from traffic import Player, actions
 
 from app.errors import BadQueryError
@@ -329,3 +329,20 @@ def test_mamba_is_refused_in_words(make_engine):
     assert "MambaSpec" in shape.unsupported
     with pytest.raises(BadQueryError, match="cannot be played"):
         play(log.open_reader(engine.url).begin, ["off"], None, shape.engine_id)
+
+
+@pytest.mark.parametrize(("session_id", "turns"), [("mine", [0, 2]), (None, [1, 1])])
+def test_adaptive_shadow_knows_the_session_that_the_client_named(make_engine, session_id, turns):
+    """The second prompt keeps one block of the first one's four. In the engine and in its shadow it is a second turn,
+    and what the first one left is superseded, if the session says so."""
+    engine = make_engine(cpu_blocks=40, policy=ADAPTIVE)
+    for name, tokens in (("1", prompt(0, 4)), ("2", prompt(0, 1) + prompt(5, 3))):
+        engine.add(name, tokens, session_id=session_id)
+        engine.steps(3)
+        engine.finish(name)
+        engine.settle()
+    keeper = engine.manager._restorer.keeper
+    _, feed = follow(engine)
+    for followed in (keeper, feed.shadows[ACTIVE]._keeper):
+        ends = sorted(chain.num_turns for chain in followed.retention.tree if not chain.children)
+        assert ends == turns

@@ -1,13 +1,17 @@
 """The rule of `adaptive`, worked out by hand on tiers of a few blocks. Times are seconds."""
 
 import math
+import random
+import tracemalloc
 from bisect import bisect_right
 
 import pytest
+from chain_invariants import check_tree
 
 from connector.chains import Chain
 from connector.retention import RESTORE_MARGIN, STORE_MARGIN, Retention
 from connector.reuse import EDGES, NUM_BUCKETS, NUM_CLASSES, SHARED, ReuseCurve, bucket_of, class_of
+from connector.sessions import MAX_SESSIONS, Sessions
 
 
 def chain(now=0.0, turns=1):
@@ -71,9 +75,9 @@ def test_what_comes_back_soon_is_worth_more_than_what_has_rested_past_it():
 # --- the rule ---------------------------------------------------------------------------------------------------------
 
 
-def come(retention, keys, now, *, tier=True):
+def come(retention, keys, now, *, tier=True, session=None):
     """A request that comes, is stored in the live tier as the rule says, and ends."""
-    path = retention.arrive(keys, now)
+    path = retention.arrive(keys, now, session)
     retention.begin(path)
     for key in keys[path.length :]:
         retention.advance(path, key, now)
@@ -209,3 +213,116 @@ def test_guard_goes_over_to_lru_while_its_shadow_leads_and_back():
     retention.guard.note(lru_hits=0, worth_hits=100, asked=100)
     come(retention, [1], 1.0)
     assert retention.rule == "worth"
+
+
+# --- sessions that the client names -----------------------------------------------------------------------------------
+
+
+def rewritten(session):
+    """Three turns of one session: the second goes on, the third comes with a summary for the first two, behind the
+    same first block. Another prompt lies between, and a chain of class n is worth n tenths. Nine of twelve places are
+    taken when a last prompt of six blocks comes."""
+    retention = Retention(12)
+    retention.curve.num_reuses = 100
+    retention.curve.worth = [[n / 10] * NUM_BUCKETS for n in range(NUM_CLASSES)]
+    come(retention, [1, 2, 3], 0.0, session=session)
+    come(retention, [1, 2, 3, 4, 5], 1.0, session=session)
+    come(retention, [7, 8], 2.0)
+    come(retention, [1, 20, 21], 3.0, session=session)
+    come(retention, [9, 10, 11, 12, 13, 14], 4.0)
+    check_tree(retention)
+    return retention
+
+
+def test_rewritten_prompt_is_the_turn_that_its_session_says_and_what_the_turn_before_left_goes_first():
+    retention = rewritten("mine")
+    old, new = retention.tree.find(5), retention.tree.find(21)
+    assert (old.keys, class_of(old)) == ([2, 3, 4, 5], 0)
+    assert (new.keys, class_of(new)) == ([20, 21], 3)
+    # The first turn's chain came back after a second, and the second's after two: each was learned once.
+    assert retention.curve.num_reuses == 102
+    assert retention.curve.events[1][bucket_of(1.0)] == 1
+    assert retention.curve.events[2][bucket_of(2.0)] == 1
+    assert held(retention) == [1, 2, 7, 8, 9, 10, 11, 12, 13, 14, 20, 21]
+
+
+def test_without_a_session_a_rewritten_prompt_is_a_first_turn_and_what_was_left_stays():
+    retention = rewritten(None)
+    assert class_of(retention.tree.find(5)) == 2
+    assert class_of(retention.tree.find(21)) == 1
+    assert retention.curve.num_reuses == 101
+    assert held(retention) == [1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 20, 21]
+    assert len(retention.sessions) == 0
+
+
+def test_what_a_turn_left_is_superseded_once_where_the_tree_sees_the_fork_itself():
+    """The template leaves out the last thought: the prompt departs near the end."""
+    retention = Retention(20)
+    come(retention, [1, 2, 3, 4], 0.0, session="mine")
+    come(retention, [1, 2, 3, 30, 31], 1.0, session="mine")
+    assert retention.curve.num_reuses == 1
+    assert [class_of(retention.tree.find(key)) for key in (4, 31)] == [0, 2]
+
+
+def test_what_somebody_else_needs_is_not_superseded():
+    """Who runs on it, who hangs on it, who went on from its end."""
+    for others, is_over in (([1, 2, 3], False), ([1, 2, 3, 4], True)):
+        retention = Retention(20)
+        come(retention, [1, 2, 3], 0.0, session="mine")
+        if is_over:
+            come(retention, others, 1.0)
+        else:
+            retention.begin(retention.arrive(others, 1.0))
+        come(retention, [7, 8], 2.0, session="mine")
+        assert class_of(retention.tree.find(3)) == 2
+        assert class_of(retention.tree.find(8)) == 2
+    retention = Retention(20)
+    come(retention, [1, 2, 3], 0.0, session="mine")
+    come(retention, [1, 2, 3, 4], 1.0)
+    come(retention, [1, 2, 3, 5], 2.0)
+    come(retention, [7, 8], 3.0, session="mine")
+    assert class_of(retention.tree.find(3)) == SHARED
+    assert retention.tree.find(3).num_turns
+
+
+def test_unrelated_prompts_of_one_session_id_harm_nobody():
+    """At random, up to three at once, in a tier that holds a part of them: the tree stays whole, and every class is
+    one that there is."""
+    rng, retention, live = random.Random(5), Retention(30), []
+    for n in range(600):
+        which = rng.randrange(12)
+        keys = [(which, i) for i in range(rng.randrange(7))]
+        session = rng.choice(["one", "one", "two", None])
+        live.append((retention.arrive(keys, n * 1.0, session), [*keys, ("out", n, 0), ("out", n, 1)]))
+        while len(live) > rng.randrange(4):
+            path, keys = live.pop(rng.randrange(len(live)))
+            retention.begin(path)
+            for key in keys[path.length : rng.choice([len(keys), len(keys) - 1])]:
+                retention.advance(path, key, n * 1.0)
+            retention._take_in(retention.live, path, path.chains(), retention.rule, n * 1.0)
+            retention.leave(path, n * 1.0)
+        check_tree(retention)
+        assert all(0 <= class_of(chain) < NUM_CLASSES for chain in retention.tree)
+    assert len(retention.sessions) == 2
+
+
+def test_session_that_asked_longest_ago_is_forgotten_beyond_the_bound():
+    sessions = Sessions(max_sessions=2)
+    for name in ("a", "b", "a", "c"):
+        sessions.comes(name).num_turns += 1
+    assert len(sessions) == 2
+    assert [sessions.comes(name).num_turns for name in ("a", "c")] == [2, 1]
+    assert sessions.comes("b").num_turns == 0
+
+
+def test_memory_for_sessions_is_bounded_however_long_their_ids_are():
+    retention = Retention(4)
+    tracemalloc.start()
+    try:
+        for n in range(MAX_SESSIONS + 500):
+            retention.sessions.comes(f"{n}" * 1_000).end = n.to_bytes(36, "big")
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(retention.sessions) == MAX_SESSIONS
+    assert size < MAX_SESSIONS * 500
