@@ -23,10 +23,12 @@ class Session:
     Attributes:
         num_turns: the number of its last turn, from 1; 0 before the first one.
         end: the last block of what its turn left that ended last; None where there is none.
+        is_one: as far as is known it is one conversation, and not, say, all those of a user.
     """
 
     num_turns: int = 0
     end: Key | None = None
+    is_one: bool = True
 
 
 class Chain:

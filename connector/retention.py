@@ -118,9 +118,12 @@ class Retention:
         chains = path.chains()
         self.guard.note(self._found(self._lru, chains), self._found(self._worth, chains), len(keys))
         self.is_guard_on = self.guard.lead_of_lru > GUARD_LEAD
+        session = None if session_id is None else self.sessions.comes(session_id)
+        if session is not None and self._comes_for_superseded(path):
+            session.is_one = False
         self._learn(path, now)
-        if session_id is not None:
-            self._take_turn(path, chains, self.sessions.comes(session_id), now)
+        if session is not None:
+            self._take_turn(path, chains, session, now)
         self.tree.wait(path)
         for chain in chains:
             chain.is_given_up = False
@@ -184,9 +187,15 @@ class Retention:
             last.num_turns += 1
             path.num_turns = last.num_turns
 
+    @staticmethod
+    def _comes_for_superseded(path: Path) -> bool:
+        """Whether somebody comes back for what was taken for superseded."""
+        return any(chain is not None and not chain.num_turns for chain in (path.chain, path.rest))
+
     def _take_turn(self, path: Path, chains: list[Chain], session: Session, now: float) -> None:
         """The request is the next turn of a session. What the turn before it left is superseded where the prompt goes
-        another way and nobody else needs it: `_learn` cannot know that of a prompt that departs early."""
+        another way and nobody else needs it: `_learn` cannot know that of a prompt that departs early. Not of a session
+        whose requests come back for what was superseded: it is no single conversation."""
         last, left = path.chain, None
         if session.end is not None:
             left = self.tree.find(session.end)
@@ -194,7 +203,7 @@ class Retention:
         path.session = session
         if last.parent is not None and not last.children:
             last.num_turns = path.num_turns  # the chain that it goes on with
-        if left is None or left in chains or left.children or left.num_owners:
+        if not session.is_one or left is None or left in chains or left.children or left.num_owners:
             return
         # Longer by now: another request went on from it. No turns: it was superseded before.
         if left.keys[-1] == session.end and left.num_turns:

@@ -255,6 +255,20 @@ def test_without_a_session_a_rewritten_prompt_is_a_first_turn_and_what_was_left_
     assert len(retention.sessions) == 0
 
 
+def test_one_id_for_several_conversations_supersedes_nothing_once_somebody_comes_back():
+    """A client that names its user: two chats in turn. The first one's next turn shows that it was not superseded."""
+    retention = Retention(20)
+    come(retention, [1, 2, 3], 0.0, session="user")
+    come(retention, [7, 8, 9], 1.0, session="user")
+    assert class_of(retention.tree.find(3)) == 0
+    for turn in (1, 2):
+        come(retention, [1, 2, 3, *range(20, 20 + turn)], 2.0 * turn, session="user")
+        assert class_of(retention.tree.find(9)) > 0
+        come(retention, [7, 8, 9, *range(40, 40 + turn)], 2.0 * turn + 1, session="user")
+        assert class_of(retention.tree.find(3)) > 0
+    check_tree(retention)
+
+
 def test_what_a_turn_left_is_superseded_once_where_the_tree_sees_the_fork_itself():
     """The template leaves out the last thought: the prompt departs near the end."""
     retention = Retention(20)
