@@ -84,7 +84,9 @@ def test_shadow_keeps_what_a_waiting_request_has_pinned(make_engine, policy):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("cpu_blocks", "bound"), [(12, 1), (40, 2), (400, 1)])
 def test_active_shadow_stays_near_through_aborts_preemptions_and_resets(make_engine, policy, seed, cpu_blocks, bound):
-    """40 blocks of CPU beside 40 of GPU are the worst of these: up to 1.9 points were seen."""
+    """40 blocks of CPU beside 40 of GPU are the worst of these: up to 1.9 points were seen. `adaptive` goes by the
+    machine's time, and a reset that has to wait for copies is not in the log: up to 2.4 points."""
+    bound = 3 if policy is ADAPTIVE else bound
     engine = make_engine(gpu_blocks=40, cpu_blocks=cpu_blocks, policy=policy, max_num_batched_tokens=64, copy_steps=1)
     player = Player(engine)
     for action in actions(seed, 400):
