@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
+from pathlib import Path
 
 
 def module_command(module: str) -> list[str]:
     """Runs a module of ours. `-P`: the current folder, which is the person's, may have an `app` of its own."""
-    return [sys.executable, "-P", "-m", module]
+    return [sys.executable, "-P", "-X", "utf8", "-m", module]
 
 
 def start_aside(module: str, *arguments: str, stderr: int | None = None) -> subprocess.Popen[str]:
@@ -35,8 +37,10 @@ def start_aside(module: str, *arguments: str, stderr: int | None = None) -> subp
 
 
 def yield_to_all() -> None:
-    """Take the lowest priority that an ordinary process can take."""
+    """Take the lowest priority that an ordinary process can take, and be the first that goes when memory runs out."""
     os.nice(19)
+    with suppress(OSError):  # Linux has it
+        Path("/proc/self/oom_score_adj").write_text("500")
 
 
 def end_with_stdin() -> None:

@@ -7,6 +7,7 @@ with the next; when stdin ends, it ends. Each line at its stdout is a `Told`.
 """
 
 import os
+import sqlite3
 import sys
 import threading
 import time
@@ -40,7 +41,8 @@ class Following:
         engine_id = newest_engine(conn)
         if engine_id is None:
             return 0, self._unless_known(Told(is_caught_up=True))
-        begins = self._shape is None or self._shape.engine_id != engine_id
+        # Against what was told: a piece that failed has told nothing.
+        begins = self._told.engine is None or self._told.engine.engine_id != engine_id
         if begins:
             self._shape = read_shape(conn, engine_id)
             is_followed = self._shape is not None and self._shape.unsupported is None
@@ -48,7 +50,8 @@ class Following:
         assert self._shape is not None
         num_rows = self._feed.take(conn, CHUNK) if self._feed is not None else 0
         is_caught_up = num_rows < CHUNK
-        if not num_rows and not begins and is_caught_up == self._told.is_caught_up:
+        is_known = is_caught_up == self._told.is_caught_up and self._told.problem is None
+        if not num_rows and not begins and is_known:
             return 0, None
         notes = notes_of(self._shape)
         return num_rows, self._unless_known(
@@ -58,6 +61,10 @@ class Following:
     def fails(self, problem: Exception) -> Told | None:
         """The log cannot be read now."""
         return self._unless_known(self._told.model_copy(update={"begins": False, "sums": {}, "problem": str(problem)}))
+
+    def pauses(self) -> Told | None:
+        """Nobody asks: what comes from now on is not followed."""
+        return self._unless_known(self._told.model_copy(update={"begins": False, "sums": {}, "is_caught_up": False}))
 
     def _unless_known(self, told: Told) -> Told | None:
         if told == self._told:
@@ -105,13 +112,19 @@ def main(db: str) -> None:
             # Each piece is a short transaction, so that the WAL can be folded back meanwhile.
             with reader.connect() as conn, conn.begin():
                 num_rows, told = following.take(conn)
-        except (LogError, SQLAlchemyError) as e:
+        except (LogError, SQLAlchemyError, sqlite3.Error) as e:
             told = following.fails(e)
-        if told is not None:
-            sys.stdout.write(told.model_dump_json() + "\n")
-            sys.stdout.flush()
+        say(told)
+        if asked.is_forgotten:
+            say(following.pauses())
         if not num_rows or asked.is_forgotten:
             asked.rest()
+
+
+def say(told: Told | None) -> None:
+    if told is not None:
+        sys.stdout.write(told.model_dump_json() + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

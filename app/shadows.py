@@ -7,6 +7,7 @@ waits for nobody. It is of one engine: when a newer one signs in, it begins anew
 import logging
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -20,6 +21,8 @@ from connector.shadow import ShadowPolicy, ShadowTier
 
 logger = logging.getLogger("vllm.restore")
 
+FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
+"""Seconds until a process that ended again soon after its start is started once more."""
 SIZES = (0.25, 0.5, 1.0, 2.0, 4.0)
 CURVES: tuple[ShadowPolicy, ...] = ("off", "tracked")
 ADAPTIVE: ShadowPolicy = "adaptive"
@@ -90,6 +93,8 @@ class ShadowFollower:
         self._mirror = Mirror()
         self._has_failed = False
         self._is_closed = False
+        self._born_at = self._not_before = 0.0
+        self._num_deaths = 0
 
     @property
     def pid(self) -> int | None:
@@ -150,8 +155,12 @@ class ShadowFollower:
         with self._lock:
             if self._is_closed:
                 return
-            if self._process is None or self._process.poll() is not None:
-                self._stop()
+            if self._process is not None and self._process.poll() is not None:
+                self._note_death(self._process.returncode)
+            if self._process is None:
+                if time.monotonic() < self._not_before:
+                    return
+                self._born_at = time.monotonic()
                 try:
                     self._process = start_aside("app.shadow_process", self._named_log())
                 except OSError as e:
@@ -167,19 +176,36 @@ class ShadowFollower:
                 self._process.stdin.write("\n")
                 self._process.stdin.flush()
 
+    def _note_death(self, status: int) -> None:
+        """The process ended by itself or was killed. It is started again: at once the first time, then after a
+        while that grows."""
+        if time.monotonic() - self._born_at > LONGEST_PAUSE:
+            self._num_deaths = 0
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (self._num_deaths - 1)) if self._num_deaths else 0.0
+        self._num_deaths += 1
+        self._not_before = time.monotonic() + pause
+        logger.warning("Shadows of the CPU tier: their process ended with status %s", status)
+        self._stop()
+
     def _listen(self, process: subprocess.Popen[str], mirror: Mirror) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            told = Told.model_validate_json(line)
-            with self._lock:
-                mirror.take(told)
-                if told.problem is None:
-                    self._has_failed = False
-                else:
-                    self._warn(f"they cannot read the log; trying again: {told.problem}")
-        # Also closes the pipes; what was not written to a process that is dead is lost.
-        with suppress(OSError), process:
-            pass
+        try:
+            for line in process.stdout:
+                if line.endswith("\n"):  # the last one of a process that was killed may be cut
+                    self._take(Told.model_validate_json(line), mirror)
+        finally:
+            process.kill()
+            # Also closes the pipes; what was not written to a process that is dead is lost.
+            with suppress(OSError, ValueError), process:
+                pass
+
+    def _take(self, told: Told, mirror: Mirror) -> None:
+        with self._lock:
+            mirror.take(told)
+            if told.problem is None:
+                self._has_failed = False
+            else:
+                self._warn(f"they cannot read the log; trying again: {told.problem}")
 
     def _warn(self, problem: str) -> None:
         if not self._has_failed:

@@ -4,6 +4,7 @@ The command plays it where it runs; the server has it played in a process of its
 """
 
 import math
+import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -24,6 +25,7 @@ from connector.shadow import POLICIES, ShadowPolicy, ShadowTier
 GIB = 2**30
 MAX_GIB = 2**20
 CHUNK = 2_000
+LOOK_SECONDS = 0.5
 IS_QUERY, IS_LOG = 2, 3
 """Exit status of the process of `play_aside`: the question is wrong, or the log cannot be read."""
 MAX_ROWS = 40
@@ -133,12 +135,21 @@ def play(
     )
 
 
-def play_aside(named_log: str, policies: str, sizes_gib: str | None, engine_id: int | None) -> WhatIf:
+def play_aside(
+    named_log: str,
+    policies: str,
+    sizes_gib: str | None,
+    engine_id: int | None,
+    is_over: Callable[[], bool] = lambda: False,
+) -> WhatIf:
     """`play`, in a process of its own that takes nothing from the engine or from this server. All as a person names it.
 
+    Args:
+        is_over: nobody waits any more, since the server wants to exit; asked while it is played.
+
     Raises:
-        BadQueryError, LogError: as `play`.
-        ConflictError: another is being played.
+        BadQueryError, LogError: as `play`; also where there is no memory or no process for it.
+        ConflictError: another is being played, or it is over.
     """
     # What is wrong at first sight needs no process.
     parse_policies(policies)
@@ -149,8 +160,15 @@ def play_aside(named_log: str, policies: str, sizes_gib: str | None, engine_id: 
     try:
         engine = "" if engine_id is None else str(engine_id)
         with start_aside("app.whatif_process", named_log, policies, sizes_gib or "", engine) as process:
+            # What it says is less than a pipe holds, so it can be read when it is over.
+            while not _has_ended(process):
+                if is_over():
+                    process.kill()
+                    raise ConflictError("the server ends")
             assert process.stdout is not None
             said = process.stdout.read()
+    except OSError as e:
+        raise LogError(f"the what-if's process cannot be started: {e}") from e
     finally:
         _playing.release()
     if process.returncode == IS_QUERY:
@@ -158,8 +176,17 @@ def play_aside(named_log: str, policies: str, sizes_gib: str | None, engine_id: 
     if process.returncode == IS_LOG:
         raise LogError(said)
     if process.returncode:
-        raise RuntimeError(f"the what-if's process ended with status {process.returncode}; the reason is above")
+        reason = f"the what-if's process ended with status {process.returncode}"
+        raise LogError(f"{reason}; the server's own log may say why, and no memory left is one cause")
     return WhatIf.model_validate_json(said)
+
+
+def _has_ended(process: subprocess.Popen[str]) -> bool:
+    try:
+        process.wait(LOOK_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _tiers(

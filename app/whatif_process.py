@@ -5,7 +5,10 @@
 SIZES and ENGINE may be empty. Writes the answer as JSON to stdout, or why there is none, with that kind of exit status.
 """
 
+import sqlite3
 import sys
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.aside import end_with_stdin, yield_to_all
 from app.errors import BadQueryError
@@ -24,7 +27,7 @@ def main(db: str, policies: str, sizes: str, engine: str) -> int:
     except BadQueryError as e:
         sys.stdout.write(str(e))
         return IS_QUERY
-    except log.LogError as e:
+    except (log.LogError, SQLAlchemyError, sqlite3.Error) as e:
         sys.stdout.write(str(e))
         return IS_LOG
     sys.stdout.write(found.model_dump_json())

@@ -251,6 +251,7 @@ class ChainTree:
         head = Chain(chain.start, chain.parent, chain.number, chain.last_used, self._num_views)
         head.keys = chain.keys[:at]
         head.num_turns = chain.num_turns
+        head.is_given_up = chain.is_given_up
         del chain.keys[:at]
         for key in head.keys:
             self._where[key] = head

@@ -146,7 +146,9 @@ class Keeper(Keeping):
                 self._reasons.admitted(request_id, is_restore=is_restore)
             return True
         path = refusal.path
-        if path is not None and self._reasons.is_new(request_id, refusal.position, is_restore=is_restore):
+        if path is None or refusal.is_given_up:
+            return False  # nobody was weighed against it
+        if self._reasons.is_new(request_id, refusal.position, is_restore=is_restore):
             hashes = self._layout.hashes(request, group)
             num_ready = min(num_ready, len(hashes) - index)
             tail = hashes[index + num_ready - 1]

@@ -49,6 +49,8 @@ class Refusal(NamedTuple):
     path: Path | None
     chain: Chain | None
     is_behind_hole: bool
+    is_given_up: bool = False
+    """A re-store of what went for others that were worth more."""
 
 
 class Keeping:
@@ -208,24 +210,36 @@ class Keeping:
             self._pass(keys, path, index)
         chain = self._chain_at(path, position)
         is_behind_hole = chain is None or self._is_behind_hole(chain, group, position)
+        # What the rule itself took is not lost: to take it back would undo what was just decided. Where a place costs
+        # nothing it may have that.
+        is_given_up = is_restore and chain is not None and chain.is_given_up
         if (
             chain is None
             or is_behind_hole
-            # What the rule itself took is not lost: to take it back would undo what was just decided.
-            or (is_restore and chain.is_given_up)
-            or not self._place(path, chain, RESTORE_MARGIN if is_restore else STORE_MARGIN)
+            or not (
+                self._place_for_stranger()
+                if is_given_up
+                else self._place(path, chain, RESTORE_MARGIN if is_restore else STORE_MARGIN)
+            )
         ):
             if is_restore:
-                self._restores_left -= 1
+                self._restores_left -= not is_given_up
             else:
                 self._refusals_left -= 1
                 self._refused[request_id] = self._version
-            return Refusal(position, path, chain, is_behind_hole)
+            return Refusal(position, path, chain, is_behind_hole, is_given_up)
         if group == self._group:
             self.retention.live.grow(chain, 1)
         else:
             self._hang(key, chain.keys[position - chain.start])
         return None
+
+    def gave_up(self, request_id: str, group: int, index: int) -> bool:
+        """Whether the request's block at `index` lies in a chain of which blocks went for others that were worth more,
+        so that it is not to be copied again for this request."""
+        path = self._paths.get(request_id)
+        chain = None if path is None else self._chain_at(path, self._position(group, index))
+        return chain is not None and chain.is_given_up
 
     def _pass(self, keys: Keys, path: Path, index: int) -> None:
         """The path goes on to the block at `index`, where it does not yet."""

@@ -194,7 +194,7 @@ class Restorer:
                 break
             candidate = self._locate(block)
             if candidate is None or self._is_kept_back(keeper, candidate):
-                if candidate is None:
+                if candidate is None or keeper.gave_up(candidate.request_id, candidate.group, candidate.index):
                     self._owners.find(block.key)
                 continue
             chosen.append(candidate)

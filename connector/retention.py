@@ -144,6 +144,8 @@ class Retention:
         self.begin(path)
         before = path.chain
         chain = self.tree.advance(path, key, now)
+        if chain is not before:
+            chain.is_given_up = False
         if chain is not before and chain.num_owners == 1:
             self.curve.goes_on(chain, now)
             self._use(chain, now)

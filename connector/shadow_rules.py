@@ -220,7 +220,10 @@ class Adaptive(_Restoring):
             if len(chosen) >= self._room() or not self._keeper.may_restore:
                 break
             if self._is_missing(block):
-                if not self._ask(next(self._owners.owners_of(block)), block):
+                owner = next(self._owners.owners_of(block))
+                if not self._ask(owner, block):
+                    if self._keeper.gave_up(owner, block.group, block.index):
+                        self._owners.find(block.key)
                     continue
                 chosen.append(block)
             self._owners.find(block.key)

@@ -61,5 +61,5 @@ def get_whatif(
     """Play the whole log of one engine under other policies and sizes: some seconds a hundred thousand rows."""
     with context.snapshot():
         pass  # a log that cannot be read says so here, as everywhere
-    found = play_aside(context.named_log(), policies, cpu_gib, engine)
+    found = play_aside(context.named_log(), policies, cpu_gib, engine, context.tailer.exit_signalled)
     return found if format == "json" else csv_answer(WhatIfRow, found.rows, "whatif")

@@ -3,15 +3,21 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from app import shadow_process
 from app.aside import start_aside
 from app.cli import main
+from app.errors import ConflictError
+from app.whatif import play_aside
 from connector.events import CursorMoved, Lookup, PolicyApplied, RequestFinished
+from connector.log import LogError
 
 FULL = '[{"block_size": 32, "kind": "FullAttentionSpec", "is_prefix_cacheable": true, "window": null}]'
 
@@ -147,6 +153,62 @@ def test_process_that_was_killed_is_started_again(client, told):
     before = caught_up(client)
     os.kill(client.app.state.context.shadows.pid, signal.SIGKILL)
     assert caught_up(client) == before
+
+
+def test_process_that_dies_again_and_again_is_not_started_with_each_question(client, told, monkeypatch, caplog):
+    started = []
+
+    def start(module, *arguments):
+        # It ends at once, with a line that was cut.
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-c", "import sys; sys.stdout.write('{'); sys.exit(3)"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8",
+            )
+        )  # fmt: skip
+        return started[-1]
+
+    monkeypatch.setattr("app.shadows.start_aside", start)
+    for _ in range(8):
+        assert client.get("/restore/api/shadows").json()["shadows"] == []
+        started[-1].wait(60)
+    assert len(started) == 2
+    assert "ended with status 3" in caplog.text
+
+
+def test_process_that_nobody_asks_says_that_it_does_not_know_the_end(told, log):
+    following = shadow_process.Following()
+    with log.writer.connect() as conn:
+        assert following.take(conn)[1].is_caught_up
+        paused = following.pauses()
+        assert (paused.is_caught_up, paused.sums, following.pauses()) == (False, {}, None)
+        assert following.take(conn)[1].is_caught_up
+
+
+def test_engine_whose_first_piece_failed_begins_anew_all_the_same(told, log, monkeypatch):
+    following = shadow_process.Following()
+    with log.writer.connect() as conn:
+        assert following.take(conn)[1].begins
+    newest = log.engine(kv_groups=FULL)
+    with log.writer.connect() as conn:
+        with monkeypatch.context() as patch:
+            patch.setattr("app.shadow_feed.read_rows", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                following.take(conn)
+        found = following.take(conn)[1]
+        assert (found.begins, found.engine.engine_id) == (True, newest)
+
+
+def test_what_if_ends_with_the_server(told, log):
+    with pytest.raises(ConflictError, match="the server ends"):
+        play_aside(log.path, "off", None, None, lambda: True)
+
+
+def test_what_if_over_a_log_that_is_none_says_so(tmp_path):
+    path = tmp_path / "log.db"
+    path.write_bytes(b"no log" * 1000)
+    with pytest.raises(LogError):
+        play_aside(str(path), "off", None, None)
 
 
 def test_process_ends_when_nobody_holds_its_input(told, log):

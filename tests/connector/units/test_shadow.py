@@ -283,13 +283,13 @@ def test_what_adaptive_took_for_something_better_is_not_copied_again_until_someb
         tier.copies_over(step)
     assert held(tier, A, B) == [1, 3]
     assert tier.num_restored == 0
+    tier.step(5)
     tier.arrived("3", line(A))
     tier.lookup("3", ask(A))
-    for step in (5, 6):
-        tier.step(step)
-        tier.copies_over(step)
+    tier.cursor_moved("3", 0, 3)
+    tier.copies_over(5)
     assert held(tier, A, B) == [3, 1]
-    assert tier.num_restored == 2
+    assert tier.num_restored == 0
 
 
 def test_without_restore_adaptive_copies_nothing_again() -> None:
