@@ -5,6 +5,7 @@ only what nobody else wants.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -26,8 +27,10 @@ def start_aside(module: str, *arguments: str, stderr: int | None = None) -> subp
     Raises:
         OSError: no process can be started.
     """
+    # From its first moment, its imports included, where the machine has the command.
+    nice = [command, "-n", "19"] if (command := shutil.which("nice")) else []
     return subprocess.Popen(
-        [*module_command(module), *arguments],
+        [*nice, *module_command(module), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
