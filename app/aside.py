@@ -18,7 +18,7 @@ def module_command(module: str) -> list[str]:
     return [sys.executable, "-P", "-X", "utf8", "-m", module]
 
 
-def start_aside(module: str, *arguments: str, stderr: int | None = None) -> subprocess.Popen[str]:
+def start_aside(module: str, *arguments: str) -> subprocess.Popen[str]:
     """Start a module of this package with pipes at its stdin and stdout, in lines of text.
 
     It is not in the terminal's process group, so Ctrl-C does not reach it; it has to end when its stdin does, which is
@@ -33,7 +33,6 @@ def start_aside(module: str, *arguments: str, stderr: int | None = None) -> subp
         [*nice, *module_command(module), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=stderr,
         encoding="utf-8",
         process_group=0,
     )

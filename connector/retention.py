@@ -116,7 +116,7 @@ class Retention:
         one."""
         path = self.tree.arrive(keys)
         chains = path.chains()
-        self.guard.note(self._found(self._lru, chains), self._found(self._worth, chains), len(keys))
+        self.guard.note(self._lru.found(chains), self._worth.found(chains), len(keys))
         self.is_guard_on = self.guard.lead_of_lru > GUARD_LEAD
         session = None if session_id is None else self.sessions.comes(session_id)
         if session is not None and self._comes_for_superseded(path):
@@ -146,9 +146,9 @@ class Retention:
         chain = self.tree.advance(path, key, now)
         if chain is not before:
             chain.is_given_up = False
-        if chain is not before and chain.num_owners == 1:
-            self.curve.goes_on(chain, now)
-            self._use(chain, now)
+            if chain.num_owners == 1:
+                self.curve.goes_on(chain, now)
+                self._use(chain, now)
         return chain
 
     def leave(self, path: Path, now: float) -> None:
@@ -254,16 +254,6 @@ class Retention:
     @property
     def _worth_rule(self) -> Rule:
         return "worth" if self.curve.num_reuses >= REUSES_TO_LEARN else "lru"
-
-    @staticmethod
-    def _found(view: View, chains: list[Chain]) -> int:
-        found = 0
-        for chain in chains:
-            count = view.count(chain)
-            found += count
-            if count < len(chain.keys):
-                break
-        return found
 
     def _take_in(self, view: View, path: Path, chains: list[Chain], rule: Rule, now: float) -> None:
         for chain in chains:

@@ -5,7 +5,7 @@ no chain loses its head before its tail. Candidates stand in heaps, one for each
 first; an entry that is not true any more is dropped when it comes up.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
 from connector.chains import Chain
@@ -52,6 +52,16 @@ class View:
         return chain.counts[self.index]
 
     # --- contents ---------------------------------------------------------------------------------------------------
+
+    def found(self, chains: Iterable[Chain]) -> int:
+        """Blocks of the tier that a request through these chains finds, from the head on."""
+        found = 0
+        for chain in chains:
+            count = self.count(chain)
+            found += count
+            if count < len(chain.keys):
+                break
+        return found
 
     def grow(self, chain: Chain, num_blocks: int) -> None:
         """The tier holds so many more blocks of the chain."""

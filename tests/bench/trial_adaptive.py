@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trial_chains import LAP, found_in
+from trial_chains import LAP
 
 from connector.chains import Chain, Key, Path
 from connector.retention import GUARD_WORTH, LIVE, STORE_MARGIN, Retention, Rule
@@ -23,7 +23,7 @@ class Adaptive:
         """A request whose first `num_asked` blocks are its prompt's. Returns how many of those it finds."""
         retention = self.retention
         path = retention.arrive(keys[:num_asked], now)
-        found = found_in(retention.live, path.chains())
+        found = retention.live.found(path.chains())
         retention.begin(path)
         for key in keys[path.length :]:
             retention.advance(path, key, now)

@@ -17,17 +17,6 @@ GHOSTS_PER_BLOCK = 4
 LAP = 1e9
 
 
-def found_in(view: View, chains: Sequence[Chain]) -> int:
-    """Blocks that a request through these chains finds."""
-    found = 0
-    for chain in chains:
-        count = view.count(chain)
-        found += count
-        if count < len(chain.keys):
-            break
-    return found
-
-
 class ChainTier:
     """A tier of `capacity` blocks, and the least recently used chain's end goes: LRU.
 
@@ -49,7 +38,7 @@ class ChainTier:
     def ask(self, keys: Sequence[int], num_asked: int, now: float) -> int:
         """A request whose first `num_asked` blocks are its prompt's. Returns how many of those it finds."""
         path = self.tree.arrive(keys)
-        found = min(num_asked, found_in(self.view, path.chains()))
+        found = min(num_asked, self.view.found(path.chains()))
         for key in keys[path.length :]:
             self.tree.advance(path, key, now)
         chains = path.chains()

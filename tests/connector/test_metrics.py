@@ -103,6 +103,17 @@ def run(make_engine: Callable[..., Engine]) -> tuple[Engine, Scrape]:
     return engine, scrape
 
 
+def store_then_load(engine: Engine) -> None:
+    """A prompt of ten blocks is stored, forgotten by the GPU, and loaded for the next one who asks for it."""
+    engine.add("a", prompt(0, 10, extra=1))
+    engine.steps(3)
+    engine.finish("a")
+    engine.settle()
+    engine.forget_gpu_prefixes()
+    engine.add("b", prompt(0, 10, extra=1))
+    engine.steps(3)
+
+
 def test_sums_are_those_of_the_log(run: tuple[Engine, Scrape]) -> None:
     engine, scrape = run
 
@@ -201,13 +212,7 @@ def test_stock_stats_go_on_unchanged(make_engine: Callable[..., Engine]) -> None
 
         connector.get_kv_connector_stats = listen
         engine.set_policy(enabled=False) if engine is ours else None
-        engine.add("a", prompt(0, 10, extra=1))
-        engine.steps(3)
-        engine.finish("a")
-        engine.settle()
-        engine.forget_gpu_prefixes()
-        engine.add("b", prompt(0, 10, extra=1))
-        engine.steps(3)
+        store_then_load(engine)
         seen.append(payloads)
     assert seen[0] == seen[1]
     assert len({str(payload) for payload in seen[0]}) > 1
@@ -337,13 +342,7 @@ def test_copies_that_stocks_steps_order_are_counted(make_engine: Callable[..., E
     engine = make_engine(cpu_blocks=33, connector="ReStoreConnector", extra={"restore_scheduler": "stock"})
     scrape = Scrape(engine.scheduler.vllm_config)
     scrape.follow(engine)
-    engine.add("a", prompt(0, 10, extra=1))
-    engine.steps(3)
-    engine.finish("a")
-    engine.settle()
-    engine.forget_gpu_prefixes()
-    engine.add("b", prompt(0, 10, extra=1))
-    engine.steps(3)
+    store_then_load(engine)
     block_bytes = engine.kv_cache_config.kv_cache_tensors[0].size // engine.kv_cache_config.num_blocks
     copied = {op: scrape("copied_blocks_total", operation=op, policy="stock") for op in ("store", "load", "restore")}
     assert copied == {"store": 10, "load": 10, "restore": 0}

@@ -80,6 +80,18 @@ def test_shadow_keeps_what_a_waiting_request_has_pinned(make_engine, policy):
     assert abs(points(feed)) <= slack(policy)
 
 
+def play_to_the_end(engine, moves):
+    """What chaos asks for, then nothing runs any more. Returns the feed of its log."""
+    player = Player(engine)
+    for move in moves:
+        player.play(move)
+    for request_id, request in engine.requests.items():
+        if not request.is_finished():
+            engine.abort(request_id)
+    engine.settle(2_000)
+    return follow(engine)[1]
+
+
 @POLICIES
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("cpu_blocks", "bound"), [(12, 1), (40, 2), (400, 1)])
@@ -88,14 +100,7 @@ def test_active_shadow_stays_near_through_aborts_preemptions_and_resets(make_eng
     machine's time, and a reset that has to wait for copies is not in the log: up to 2.4 points."""
     bound = 3 if policy is ADAPTIVE else bound
     engine = make_engine(gpu_blocks=40, cpu_blocks=cpu_blocks, policy=policy, max_num_batched_tokens=64, copy_steps=1)
-    player = Player(engine)
-    for action in actions(seed, 400):
-        player.play(action)
-    for request_id, request in engine.requests.items():
-        if not request.is_finished():
-            engine.abort(request_id)
-    engine.settle(2_000)
-    _, feed = follow(engine)
+    feed = play_to_the_end(engine, actions(seed, 400))
     for kind in ("request_preempted", "cache_reset"):
         assert engine.sql(f"SELECT count(*) FROM {kind}")[0][0]
     assert engine.sql("SELECT count(*) FROM request_finished WHERE status = 'FINISHED_ABORTED'")[0][0] > 10
@@ -212,14 +217,7 @@ def test_active_shadow_follows_toggles_in_the_middle_of_running_requests(make_en
 def test_adaptive_shadow_follows_aborts_and_preemptions(make_engine, seed, cpu_blocks):
     """Most of what is stored in 12 blocks is refused first, and asked for again in vLLM's order."""
     engine = make_engine(gpu_blocks=40, cpu_blocks=cpu_blocks, policy=ADAPTIVE, max_num_batched_tokens=64, copy_steps=1)
-    player = Player(engine)
-    for action in actions(seed, 400, resets=False):
-        player.play(action)
-    for request_id, request in engine.requests.items():
-        if not request.is_finished():
-            engine.abort(request_id)
-    engine.settle(2_000)
-    _, feed = follow(engine)
+    feed = play_to_the_end(engine, actions(seed, 400, resets=False))
     assert engine.sql("SELECT count(*) FROM request_preempted")[0][0] > 50
     assert engine.sql("SELECT count(*) FROM request_finished WHERE status = 'FINISHED_ABORTED'")[0][0] > 10
     assert engine.sql("SELECT count(*) FROM stores_refused")[0][0] > 50

@@ -144,7 +144,7 @@ def test_working_set_larger_than_the_tier_that_comes_in_turn_keeps_a_part_and_hi
         keys = [(n % 10, 0), (n % 10, 1)]
         path = retention.arrive(keys, n * 1.0)
         if n >= 200:
-            found += retention._found(retention.live, path.chains())
+            found += retention.live.found(path.chains())
             asked += 2
         retention.begin(path)
         for key in keys[path.length :]:
